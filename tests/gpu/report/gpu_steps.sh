@@ -22,7 +22,7 @@ channels 10 90 unit gpu: channels*,gpu: running averages*
 fused 15 120 unit gpu: biases*,gpu: average pooling*
 pools 15 90 unit gpu: pools*
 products 15 90 unit gpu: products*,gpu: NaN: activations behind products*
-views 5 60 unit gpu: strided*
+views 5 60 unit gpu: strided*,gpu: print*
 optimizers 5 60 unit gpu: optimizers*,gpu: lars*
 nan 5 60 unit gpu: NaN: every*
 memory 20 120 unit gpu: copies*,gpu: streams*,gpu: a step waits*,gpu: what kernels find*,gpu: more memory*
