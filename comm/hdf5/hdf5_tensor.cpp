@@ -61,8 +61,8 @@ void write_hdf5(const std::filesystem::path& path, const std::vector<std::pair<s
     require((layout ? layout->grid : nullptr) == grid, "[write_hdf5] {}: '{}' and '{}' are not on the same grid", path.string(),
             tensors.front().first, name);
     require(!layout || !layout->has(Placement::partial),
-            "[write_hdf5] {}: '{}' holds partial sums; redistribute() them to a layout without partial sums first: {}", path.string(),
-            name, x);
+            "[write_hdf5] {}: '{}' holds partial sums; redistribute() them to a layout without partial sums first: {}",
+            path.string(), name, x);
   }
   const auto transport = grid ? grid_of(*tensors.front().second.layout()).world().shared_transport() : nullptr;
   Hdf5Writer file(path, overwrite, transport);

@@ -15,7 +15,7 @@ std::vector<void*> calls_here() {
 #ifdef MPIGRAD_HAS_BACKTRACE
   std::array<void*, 64> calls{};
   const int count = backtrace(calls.data(), static_cast<int>(calls.size()));
-  return {calls.begin(), calls.begin() + count};
+  return std::vector<void*>(calls.begin(), calls.begin() + count);  // braces would make a list of two pointers
 #else
   return {};
 #endif
