@@ -217,6 +217,8 @@ Tensor Tensor::as_constant() const {
   return result;
 }
 
+void Tensor::refuse_dimension(int i) const { fail("[dim] there is no dimension {} of {}", i, to_string(*this)); }
+
 Tensor Tensor::as_variable() const {
   Tensor result = *this;
   if (result) result.id_ = next_id();

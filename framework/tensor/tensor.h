@@ -46,7 +46,10 @@ class Tensor {
 
   explicit operator bool() const { return id_ != 0; }
   const Shape& shape() const { return type_.shape; }
-  std::int64_t dim(int i) const { return type_.shape[i]; }
+  std::int64_t dim(int i) const {  // of dimension i, of which negative ones count from the end; Error: there is none
+    if (i >= rank() || i < -rank()) refuse_dimension(i);
+    return type_.shape[i];
+  }
   int rank() const { return type_.shape.rank(); }
   DType dtype() const { return type_.dtype; }
   const TensorType& type() const { return type_; }
@@ -100,6 +103,7 @@ class Tensor {
  private:
   friend class TensorAccess;
   void check_access(DType asked) const;
+  [[noreturn]] void refuse_dimension(int i) const;
 
   TensorType type_;
   std::shared_ptr<Storage> storage_;

@@ -20,6 +20,7 @@ Tensor arange(Number start, Number stop, Number step = 1, std::optional<DType> d
 Tensor linspace(double start, double stop, std::int64_t count, DType dtype = DType::float32, bool endpoint = true);
 // Ones where column - row is k.
 Tensor eye(std::int64_t rows, std::optional<std::int64_t> columns = {}, std::int64_t k = 0, DType dtype = DType::float32);
+inline Tensor eye(std::int64_t n, DType dtype) { return eye(n, {}, 0, dtype); }
 // Coordinates of a mesh: output i has x[i] along its dimension and repeats it along the others; with xy the first two dimensions
 // are exchanged.
 enum class Indexing : std::uint8_t { xy, ij };

@@ -14,7 +14,7 @@ namespace {
 
 Tensor variable(const Tensor& x) {
   require(is_floating(x.dtype()), "[grad] derivatives are of floating-point tensors: {}", x);
-  return x.is_constant() ? x.as_variable() : x;
+  return detail::argument_of(x);
 }
 // Element i of a tensor like y is 1, the others are 0.
 Tensor basis(const Tensor& y, std::int64_t i) {

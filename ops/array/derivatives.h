@@ -1,6 +1,7 @@
 #pragma once
 // Derivatives of functions: grad, value_and_grad, jacobian, hessian and hvp, named as in JAX; jvp is in framework/engine/jvp.h.
 //
+// A derivative is by the argument alone: what f reads of the same tensor by itself, as a lambda's capture, is constant to it.
 // Each of them is a function of tensors like f, so that it can be differentiated again: grad(grad(f)), or a tape around it. On
 // several ranks objectives add up, as for Tape::gradient: the gradient is that of the sum over ranks of f, and the calls are
 // collective where f communicates.

@@ -74,10 +74,10 @@ Tensor copysign(const Tensor& a, const Tensor& b);   // |a| with the sign of b
 Tensor nextafter(const Tensor& a, const Tensor& b);  // the next number from a towards b; float32 and float64; derivative of a
 Tensor logaddexp(const Tensor& a, const Tensor& b);  // log(e^a + e^b) without overflow
 // Booleans; of integers no number is infinite or NaN.
-Tensor isnan(const Tensor& x);
-Tensor isinf(const Tensor& x);
-Tensor isfinite(const Tensor& x);
-Tensor signbit(const Tensor& x);  // of -0 too
+Mask isnan(const Tensor& x);
+Mask isinf(const Tensor& x);
+Mask isfinite(const Tensor& x);
+Mask signbit(const Tensor& x);  // of -0 too
 // ---- of integers and booleans; shifts by 0 bits and more, of integers alone
 Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
@@ -91,16 +91,16 @@ Tensor relu(const Tensor& x);      // derivative 0 at 0
 // x < 0 ? slope * x : x;  slope >= 0, so that the sign of the result tells the branch
 Tensor leaky_relu(const Tensor& x, double slope);  // more activations: ops/elementwise/activation.h
 
-Tensor equal(const Tensor& a, const Tensor& b);
-Tensor not_equal(const Tensor& a, const Tensor& b);
-Tensor less(const Tensor& a, const Tensor& b);
-Tensor less_equal(const Tensor& a, const Tensor& b);
-inline Tensor greater(const Tensor& a, const Tensor& b) { return less(b, a); }
-inline Tensor greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
-Tensor logical_and(const Tensor& a, const Tensor& b);
-Tensor logical_or(const Tensor& a, const Tensor& b);
-Tensor logical_xor(const Tensor& a, const Tensor& b);
-Tensor logical_not(const Tensor& a);
+Mask equal(const Tensor& a, const Tensor& b);
+Mask not_equal(const Tensor& a, const Tensor& b);
+Mask less(const Tensor& a, const Tensor& b);
+Mask less_equal(const Tensor& a, const Tensor& b);
+inline Mask greater(const Tensor& a, const Tensor& b) { return less(b, a); }
+inline Mask greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
+Mask logical_and(const Tensor& a, const Tensor& b);
+Mask logical_or(const Tensor& a, const Tensor& b);
+Mask logical_xor(const Tensor& a, const Tensor& b);
+Mask logical_not(const Tensor& a);
 // condition ? a : b; condition is boolean; all three broadcast
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 // Another element type; the cotangent is cast back. Integers carry no derivative.

@@ -193,16 +193,14 @@ Tensor bitwise_invert(const Tensor& x) {
   if (x.dtype() == DType::boolean) return logical_not(x);
   return x.dtype() == DType::uint8 ? 255 - x : -1 - x;
 }
-Tensor isnan(const Tensor& x) { return not_equal(x, x); }
-Tensor isinf(const Tensor& x) {
-  return is_floating(x.dtype()) ? Tensor(abs(constant(x)) == std::numeric_limits<double>::infinity()) : isnan(x);
+Mask isnan(const Tensor& x) { return not_equal(x, x); }
+Mask isinf(const Tensor& x) {
+  return is_floating(x.dtype()) ? abs(constant(x)) == std::numeric_limits<double>::infinity() : isnan(x);
 }
-Tensor isfinite(const Tensor& x) {
-  return is_floating(x.dtype()) ? Tensor(abs(constant(x)) < std::numeric_limits<double>::infinity()) : equal(x, x);
+Mask isfinite(const Tensor& x) {
+  return is_floating(x.dtype()) ? abs(constant(x)) < std::numeric_limits<double>::infinity() : equal(x, x);
 }
-Tensor signbit(const Tensor& x) {
-  return is_floating(x.dtype()) ? Tensor(copysign(Number(1).like("signbit", x), constant(x)) < 0) : x < 0;
-}
+Mask signbit(const Tensor& x) { return is_floating(x.dtype()) ? copysign(Number(1).like("signbit", x), constant(x)) < 0 : x < 0; }
 Tensor relu(const Tensor& x) { return leaky_relu(x, 0); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   require(slope >= 0, "[leaky_relu] the slope is not negative, got {}", slope);
@@ -212,14 +210,14 @@ Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, scalar::Fused fused,
   const bool in_place = may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
   return mpigrad::apply(Binary<LeakyReluAdjoint>{{{{.fused = fused}}, in_place}}, {g, y});
 }
-Tensor equal(const Tensor& a, const Tensor& b) { return compare<Equal>(a, b); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<NotEqual>(a, b); }
-Tensor less(const Tensor& a, const Tensor& b) { return compare<Less>(a, b); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<LessEqual>(a, b); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return compare<LogicalAnd>(a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return compare<LogicalOr>(a, b); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return compare<LogicalXor>(a, b); }
-Tensor logical_not(const Tensor& a) {
+Mask equal(const Tensor& a, const Tensor& b) { return Mask(compare<Equal>(a, b)); }
+Mask not_equal(const Tensor& a, const Tensor& b) { return Mask(compare<NotEqual>(a, b)); }
+Mask less(const Tensor& a, const Tensor& b) { return Mask(compare<Less>(a, b)); }
+Mask less_equal(const Tensor& a, const Tensor& b) { return Mask(compare<LessEqual>(a, b)); }
+Mask logical_and(const Tensor& a, const Tensor& b) { return Mask(compare<LogicalAnd>(a, b)); }
+Mask logical_or(const Tensor& a, const Tensor& b) { return Mask(compare<LogicalOr>(a, b)); }
+Mask logical_xor(const Tensor& a, const Tensor& b) { return Mask(compare<LogicalXor>(a, b)); }
+Mask logical_not(const Tensor& a) {
   UseDevice device(a.device());
   return equal(a, constant(full(Shape{}, 0, a.dtype())));
 }

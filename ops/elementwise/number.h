@@ -141,6 +141,13 @@ Tensor where(const Tensor& condition, const Tensor& a, Number b);
 Tensor where(const Tensor& condition, Number a, const Tensor& b);
 Tensor clamp(const Tensor& x, Number low, Number high);  // derivative 1 inside and on the bounds
 
+namespace detail {
+template <>
+struct InMessage<Mask> : InMessage<Tensor> {};
+}  // namespace detail
 }  // namespace mpigrad
+
+template <>
+struct fmt::formatter<mpigrad::Mask> : fmt::formatter<mpigrad::Tensor> {};
 
 #endif

@@ -118,7 +118,7 @@ Tensor min(const Tensor& x) { return min(x, all_axes(x)); }
 Tensor argmax(const Tensor& x, int axis) { return mpigrad::apply(ops::ArgMax{checked_dimension("argmax", axis, x.rank())}, {x}); }
 
 Tensor argmin(const Tensor& x, int axis) {  // negated integers may overflow, inverted ones do not
-  return argmax(is_floating(x.dtype()) ? -constant(x) : bitwise_invert(x), axis);
+  return argmax(is_floating(x.dtype()) ? -constant(x) : bitwise_invert(x), checked_dimension("argmin", axis, x.rank()));
 }
 
 namespace {
@@ -139,10 +139,10 @@ Tensor extreme_truth(const char* op, const Tensor& x, const std::vector<int>& ax
 
 }  // namespace
 
-Tensor any(const Tensor& x, const std::vector<int>& axes, bool keep) { return extreme_truth("any", x, axes, keep, true); }
-Tensor any(const Tensor& x) { return any(x, all_axes(x)); }
-Tensor all(const Tensor& x, const std::vector<int>& axes, bool keep) { return extreme_truth("all", x, axes, keep, false); }
-Tensor all(const Tensor& x) { return all(x, all_axes(x)); }
+Mask any(const Tensor& x, const std::vector<int>& axes, bool keep) { return Mask(extreme_truth("any", x, axes, keep, true)); }
+Mask any(const Tensor& x) { return any(x, all_axes(x)); }
+Mask all(const Tensor& x, const std::vector<int>& axes, bool keep) { return Mask(extreme_truth("all", x, axes, keep, false)); }
+Mask all(const Tensor& x) { return all(x, all_axes(x)); }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
   require(a.shape() == b.shape(), "[dot] shapes differ: {} and {}", a, b);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/engine/op.h"
+#include "ops/elementwise/number.h"
 
 namespace mpigrad {
 
@@ -29,11 +30,11 @@ Tensor dot(const Tensor& a, const Tensor& b);
 // Repeats dimensions of extent 1, and adds dimensions in front.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
-// Whether any element is not 0, and whether all are; of nothing false and true. Booleans.
-Tensor any(const Tensor& x, const std::vector<int>& axes, bool keep = false);
-Tensor any(const Tensor& x);
-Tensor all(const Tensor& x, const std::vector<int>& axes, bool keep = false);
-Tensor all(const Tensor& x);
+// Whether any element is not 0, and whether all are; of nothing false and true. Booleans; `.item() != 0` is a condition.
+Mask any(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Mask any(const Tensor& x);
+Mask all(const Tensor& x, const std::vector<int>& axes, bool keep = false);
+Mask all(const Tensor& x);
 
 namespace ops {
 

@@ -12,6 +12,7 @@
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/grid.h"
 #include "framework/base/warning.h"
+#include "ops/elementwise/number.h"
 #include "ops/reduce/reduce.h"
 #include "tests/support/errors.h"
 #include "tests/support/gpu.h"
@@ -39,6 +40,7 @@ TEST_CASE("print: values in aligned columns, then the type") {
   CHECK(text(from_vector({2}, {1e-9, 0.25})) == "[1.0e-09 2.5e-01] float32 [2]");
   CHECK(text(from_vector({4}, {HUGE_VAL, -HUGE_VAL, std::nan(""), 0})) == "[ inf -inf  nan   0.] float32 [4]");
   CHECK(text(from_vector({2}, {1, 0}, DType::boolean)) == "[ true false] boolean [2]");
+  CHECK(fmt::format("{}", arange(3) < 2) == "[ true  true false] boolean [3]");
   CHECK(text(from_vector({2, 2, 1}, {1, 2, 3, 40}, DType::int32)) == "[[[ 1]\n  [ 2]]\n\n [[ 3]\n  [40]]]\nint32 [2, 2, 1]");
   CHECK(text(zeros({0, 3})) == "[] float32 [0, 3]");
   CHECK(fmt::format("{:.8}", from_vector({1}, {1.0 / 3}, DType::float64)) == "[0.33333333] float64 [1]");

@@ -105,3 +105,18 @@ TEST_CASE("derivatives: refusals") {
   CHECK(has(error_text([&] { jacobian([](const Tensor& z) { return Tensor(z < 0); }, x); }), "[jacobian] f gives"));
   CHECK(has(error_text([&] { grad([](const Tensor& z) { return 2 * z; })(x); }), "[grad] f gives one floating-point number"));
 }
+
+TEST_CASE("derivatives: what a function captures is constant to it") {
+  const Tensor v = from_vector({3}, {1, 2, 3}, DType::float64);
+  const auto numbers = [](std::initializer_list<double> values) { return std::vector<double>(values); };
+  CHECK(grad([&](const Tensor& x) { return sum(x * v); })(v).to_vector() == numbers({1, 2, 3}));
+  CHECK(grad([&](const Tensor&) { return sum(square(v)); })(v).to_vector() == numbers({0, 0, 0}));
+  CHECK(jacobian([&](const Tensor& x) { return x * v; }, v).to_vector() == numbers({1, 0, 0, 0, 2, 0, 0, 0, 3}));
+  CHECK(jvp([&](const Tensor& x) { return x * v; }, v, v).to_vector() == numbers({1, 4, 9}));
+  CHECK(hvp([&](const Tensor& x) { return sum(x * x * v); }, v, v).to_vector() == numbers({2, 8, 18}));
+  const auto both = grad([](const std::vector<Tensor>& p) { return sum(p[0] * p[0] * p[1]); })({v, v});
+  CHECK(both[0].to_vector() == numbers({2, 8, 18}));
+  CHECK(both[1].to_vector() == numbers({1, 4, 9}));
+  const auto nested = grad([](const Tensor& x) { return sum(grad([&](const Tensor& y) { return sum(x * y * y); })(x)); })(v);
+  CHECK(nested.to_vector() == numbers({4, 8, 12}));  // of 2 x y at y = x
+}

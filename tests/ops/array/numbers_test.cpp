@@ -21,7 +21,8 @@ template <class T>
 concept Condition = requires(const T& x) {
   x ? 1 : 0;
 };
-static_assert(Condition<Tensor> && !Condition<Mask>);
+static_assert(Condition<Tensor> && !Condition<Mask> && !Condition<decltype(all(Tensor()))> &&
+              !Condition<decltype(isnan(Tensor()))>);
 
 constexpr auto f32 = DType::float32, f64 = DType::float64;
 using Doubles = std::vector<double>;

@@ -19,7 +19,9 @@ The names here are those of the [Python array API](https://data-apis.org/array-a
 row is compiled and run by a unit test, and this page is written from the same rows (`tests/ops/array/translations.inc`). In all tables
 `x`, `y`, `z` are tensors of one shape, `a`, `b` matrices, `v` a vector, `u` a row [1, 3], `i`, `j`, `k`, `n` integers, `m` booleans;
 `np` is NumPy, `jnp` is `jax.numpy`, `F` is `torch.nn.functional`. A program that uses them begins with `#include <mpigrad/mpigrad.h>`
-and `using namespace mpigrad;`. "-" says that there is nothing of the kind, or no single call.
+and `using namespace mpigrad;`. Numbers are float32 where no type is given: `zeros({2, 3}, DType::float64)`. Integers divide towards zero, as in
+C++: `cast(i, DType::float64) / 2` is what NumPy's `i / 2` is. Conditions of C++ are numbers: `if (all(x == y).item() != 0)`.
+`write_npy(path, x)` and `read_npy(path)` are `np.save` and `np.load`. "-" says that there is nothing of the kind, or no single call.
 """
 
 
