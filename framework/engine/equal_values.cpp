@@ -49,7 +49,7 @@ void EqualValues::note(std::string_view op, int equal_on, double divisor, std::s
   if (op == "sum" && outputs[0].elements() > 0)
     y.summed *= static_cast<double>(inputs[0].elements()) / static_cast<double>(outputs[0].elements());
   if (op == "affine" || op == "divide") {
-    y.scaled = y.scaled || (divisor != 1 && divisor != y.summed);
+    y.scaled = y.scaled || (divisor != 1 && (divisor != y.summed || divisor == y.ranks));  // where both fit, it is silent
     y.summed = 1;
   }
   if (is_curved) y.scaled = false, y.summed = 1;

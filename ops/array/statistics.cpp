@@ -21,6 +21,13 @@ std::vector<int> every_axis(const Tensor& x) {
   return axes;
 }
 
+// x^(1 / order). Its derivative at 0 is infinite, and infinity times 0 NaN: the root is taken where x is not 0, elsewhere it is 0
+// with derivative 0.
+Tensor root(const Tensor& x, double order) {
+  const Tensor none = x == 0, safe = where(none, 1, x);
+  return where(none, 0, order == 2 ? sqrt(safe) : pow(safe, 1 / order));
+}
+
 double elements_along(const Tensor& x, const std::vector<int>& axes) {
   double count = 1;
   for (const int axis : axes) count *= static_cast<double>(global_shape(x)[checked_dimension("var", axis, x.rank())]);
@@ -30,13 +37,15 @@ double elements_along(const Tensor& x, const std::vector<int>& axes) {
 }  // namespace
 
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
+  if (is_half(x.dtype())) return cast(var(cast(x, DType::float32), axes, correction, keep), x.dtype());
   const double count = elements_along(x, axes);
   const Tensor center = detail::whole(mean(x, axes, true));
   return detail::whole(sum(square(x - center), axes, keep)) / (count - correction);
 }
 Tensor var(const Tensor& x, double correction) { return var(x, every_axis(x), correction); }
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keep) {
-  return sqrt(var(x, axes, correction, keep));
+  if (is_half(x.dtype())) return cast(stddev(cast(x, DType::float32), axes, correction, keep), x.dtype());
+  return root(var(x, axes, correction, keep), 2);
 }
 Tensor stddev(const Tensor& x, double correction) { return stddev(x, every_axis(x), correction); }
 
@@ -96,14 +105,13 @@ Tensor count_nonzero(const Tensor& x) { return count_nonzero(x, every_axis(x)); 
 
 Tensor vector_norm(const Tensor& x, const std::vector<int>& axes, double order, bool keep) {
   require(is_floating(x.dtype()) && !std::isnan(order), "[vector_norm] of order {} needs floating-point elements: {}", order, x);
+  if (is_half(x.dtype())) return cast(vector_norm(cast(x, DType::float32), axes, order, keep), x.dtype());
   if (order == 0) return cast(detail::whole(count_nonzero(x, axes, keep)), x.dtype());
   if (order == 1) return detail::whole(sum(abs(x), axes, keep));
   if (std::isinf(order)) require_whole("vector_norm", x, axes);
   if (std::isinf(order)) return order > 0 ? max(abs(x), axes, keep) : min(abs(x), axes, keep);
   const Tensor powers = detail::whole(sum(order == 2 ? square(x) : pow(abs(x), order), axes, keep));
-  // The derivative of a root at 0 is infinite, and infinity times 0 NaN: the root is taken where it is not 0.
-  const Tensor none = powers == 0, safe = where(none, 1, powers);
-  return where(none, 0, order == 2 ? sqrt(safe) : pow(safe, 1 / order));
+  return root(powers, order);
 }
 Tensor vector_norm(const Tensor& x, double order) { return vector_norm(x, every_axis(x), order); }
 

@@ -11,7 +11,7 @@
 namespace mpigrad {
 
 // Sum of (x - mean)^2 over the number of elements less `correction`: 0 of the data themselves, 1 (Bessel's) of what they are a
-// sample of. The derivative of the deviation is NaN where it is 0. Dimensions may be split: the result is replicated.
+// sample of. The derivative of the deviation is 0 where it is 0. Dimensions may be split: the result is replicated.
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction = 0, bool keep = false);
 Tensor var(const Tensor& x, double correction = 0);
 // Here and below: {1} is a list, not a number.

@@ -14,7 +14,10 @@ struct AdjointOf : Function<scalar::Adjoint<S>, both> {
   static constexpr bool one_shape = true;  // operands do not broadcast
   using Ref = const Tensor&;
   Tensor first(Ref g, Ref, Ref x, Ref) const { return activation_adjoint<S>(*this, g, x); }
-  Tensor second(Ref g, Ref a, Ref x, Ref) const { return g * a * S::second(x); }
+  Tensor second(Ref g, Ref a, Ref x, Ref) const {  // squares of float16 numbers overflow early
+    const auto wide = computed_in(x.dtype());
+    return cast(cast(g, wide) * cast(a, wide) * S::second(cast(x, wide)), x.dtype());
+  }
 };
 template <class S>
 Tensor activation_adjoint(const S& f, const Tensor& g, const Tensor& x) {

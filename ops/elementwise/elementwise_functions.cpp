@@ -137,7 +137,10 @@ Tensor affine(const Tensor& x, double scale, double shift) {
             "[affine] adds a constant to a partial sum, once per rank; write once() around it: {}", x);
   return mpigrad::apply(Unary<Affine>{{{{.a = scale, .b = shift}}}}, {x});
 }
-Tensor negate(const Tensor& x) { return is_floating(x.dtype()) ? affine(x, -1, -0.0) : 0 - x; }  // -0 of 0
+Tensor negate(const Tensor& x) {
+  if (is_floating(x.dtype())) return affine(x, -1, -0.0);  // -0 of 0
+  return x.dtype() == DType::int64 ? x * -1 : 0 - x;       // sums, also partial ones, are int64
+}
 
 namespace {
 

@@ -208,3 +208,12 @@ TEST_CASE("elementwise: special functions against values of 40 digits") {
   CHECK(lgamma(vector({-2})).item() == infinity);
   CHECK(has(error_text([] { polygamma(-1, vector({1})); }), "[polygamma] the order is from 0 to 100"));
 }
+
+TEST_CASE("statistics: of 16 bits and of equal elements") {
+  CHECK(var(from_vector({2}, {256, 258}, DType::bfloat16)).item() == 1);
+  CHECK(stddev(full({1000}, 100, DType::float16)).item() == 0);
+  CHECK(vector_norm(full({1000}, 100, DType::float16)).item() == doctest::Approx(3162).epsilon(1e-3));
+  const Tensor x = full({3}, 2, DType::float64);
+  Tape tape;
+  CHECK(tape.gradient(stddev(x), {x})[0].to_vector() == std::vector<double>{0, 0, 0});
+}

@@ -189,3 +189,12 @@ TEST_CASE("array functions: roll of a split dimension by the size of a block") {
     for (const int axis : {0, 1}) require_close("roll", gather_all(roll(x, 2, axis)), roll(global_tensor({4, 2}, 1), 2, axis));
   });
 }
+
+TEST_CASE("array functions: sums of integers on ranks are divided when they are whole") {
+  check_on_ranks(3, "sums", [](const Communicator& comm) {
+    const auto layout = split_layout(make_grid(comm, {.depth = 3}), {9}, {-1, 0});
+    const Tensor x = full(layout->box().extents(), 1, DType::int64).with_layout(layout);
+    require(has(error_text([&] { sum(x) / 2; }), "rounds each rank's part of a partial sum"), "[test] divide");
+    require(gather_all(sum(x)).item() == 9 && gather_all(-sum(x)).item() == -9, "[test] sums");
+  });
+}
