@@ -90,20 +90,17 @@ void add_elementwise(std::map<std::string, Function>& functions) {
   using Comparison = Mask (*)(const Tensor&, const Tensor&);
   const std::map<std::string, Unary> unary{
       {"abs", abs}, {"acos", acos}, {"acosh", acosh}, {"asin", asin}, {"asinh", asinh}, {"atan", atan}, {"atanh", atanh},
-      {"ceil", ceil}, {"cos", cos}, {"cosh", cosh}, {"exp", exp}, {"expm1", expm1}, {"floor", floor}, {"isfinite", isfinite},
-      {"isinf", isinf}, {"isnan", isnan}, {"log", log}, {"log10", log10}, {"log1p", log1p}, {"log2", log2}, {"negative", negate},
-      {"positive", operator+ }, {"reciprocal", reciprocal}, {"round", round}, {"sign", sign}, {"signbit", signbit}, {"sin", sin},
-       {"sinh", sinh}, {"sqrt", sqrt}, {"square", square}, {"tan", tan}, {"tanh", tanh}, {"trunc", trunc},
-       {"logical_not", logical_not}, {"bitwise_invert", bitwise_invert},
+      {"ceil", ceil}, {"cos", cos}, {"cosh", cosh}, {"exp", exp}, {"expm1", expm1}, {"floor", floor}, {"log", log},
+      {"log10", log10}, {"log1p", log1p}, {"log2", log2}, {"negative", negate},
+      {"positive", operator+ }, {"reciprocal", reciprocal}, {"round", round}, {"sign", sign}, {"sin", sin}, {"sinh", sinh},
+       {"sqrt", sqrt}, {"square", square}, {"tan", tan}, {"tanh", tanh}, {"trunc", trunc}, {"bitwise_invert", bitwise_invert},
        {"__pos__", operator+ }, {"__neg__", operator- }, {"__invert__", operator~}, {"matrix_transpose", matrix_transpose}};
   const std::map<std::string, Binary> binary{
       {"add", add}, {"subtract", subtract}, {"multiply", multiply}, {"divide", divide}, {"maximum", maximum},
       {"minimum", minimum}, {"pow", pow}, {"remainder", remainder}, {"floor_divide", floor_divide}, {"atan2", atan2},
       {"hypot", hypot}, {"copysign", copysign}, {"nextafter", nextafter}, {"logaddexp", logaddexp}, {"bitwise_and", bitwise_and},
       {"bitwise_or", bitwise_or}, {"bitwise_xor", bitwise_xor}, {"bitwise_left_shift", bitwise_left_shift},
-      {"bitwise_right_shift", bitwise_right_shift}, {"logical_and", logical_and}, {"logical_or", logical_or},
-      {"logical_xor", logical_xor}, {"equal", equal}, {"not_equal", not_equal}, {"less", less}, {"less_equal", less_equal},
-      {"greater", greater}, {"greater_equal", greater_equal},
+      {"bitwise_right_shift", bitwise_right_shift},
       {"__add__", operator+ },
        {"__sub__", operator- },
         {"__mul__", operator* },
@@ -116,10 +113,17 @@ void add_elementwise(std::map<std::string, Function>& functions) {
               {"__pow__", pow},
               {"__lshift__", bitwise_left_shift},
               {"__rshift__", bitwise_right_shift}};
+  using Property = Mask (*)(const Tensor&);
+  const std::map<std::string, Property> properties{
+      {"isfinite", isfinite}, {"isinf", isinf}, {"isnan", isnan}, {"signbit", signbit}, {"logical_not", logical_not}};
   const std::map<std::string, Comparison> comparisons{
+      {"logical_and", logical_and}, {"logical_or", logical_or}, {"logical_xor", logical_xor}, {"equal", equal},
+      {"not_equal", not_equal}, {"less", less}, {"less_equal", less_equal}, {"greater", greater},
+      {"greater_equal", greater_equal},
       {"__eq__", operator== },
        {"__ne__", operator!= }, {"__lt__", operator<}, {"__le__", operator<= }, {"__gt__", operator> }, {"__ge__", operator>= } };
   for (const auto& [name, f] : unary) functions[name] = [f = f](const Case& c) { return Tensors{f(c.x[0])}; };
+  for (const auto& [name, f] : properties) functions[name] = [f = f](const Case& c) { return Tensors{f(c.x[0])}; };
   for (const auto& [name, f] : binary) functions[name] = [f = f](const Case& c) { return Tensors{f(c.x[0], c.x[1])}; };
   for (const auto& [name, f] : comparisons) functions[name] = [f = f](const Case& c) { return Tensors{f(c.x[0], c.x[1])}; };
 }
@@ -128,8 +132,10 @@ void add_elementwise(std::map<std::string, Function>& functions) {
 
 void add_reductions(std::map<std::string, Function>& functions) {
   using Reduction = Tensor (*)(const Tensor&, const Ints&, bool);
-  const std::map<std::string, Reduction> reductions{{"max", max},   {"min", min}, {"sum", sum}, {"mean", mean},
-                                                    {"prod", prod}, {"all", all}, {"any", any}, {"count_nonzero", count_nonzero}};
+  const std::map<std::string, Reduction> reductions{{"max", max},   {"min", min},   {"sum", sum},
+                                                    {"mean", mean}, {"prod", prod}, {"count_nonzero", count_nonzero}};
+  functions["all"] = F(all(c.x[0], c.axes(), c.keep()));
+  functions["any"] = F(any(c.x[0], c.axes(), c.keep()));
   for (const auto& [name, f] : reductions)
     functions[name] = [f = f](const Case& c) { return Tensors{f(c.x[0], c.axes(), c.keep())}; };
   functions["var"] = F(var(c.x[0], c.axes(), c.a.value("correction", 0.0), c.keep()));

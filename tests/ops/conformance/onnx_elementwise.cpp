@@ -14,6 +14,9 @@ OnnxOperator unary(Tensor (*f)(const Tensor&)) {
 OnnxOperator binary(Tensor (*f)(const Tensor&, const Tensor&)) {
   return [f](const OnnxNode&, const Arguments& in) { return Arguments{f(in[0], in[1])}; };
 }
+OnnxOperator comparison(Mask (*f)(const Tensor&, const Tensor&)) {
+  return [f](const OnnxNode&, const Arguments& in) { return Arguments{f(in[0], in[1])}; };
+}
 
 // f over any number of operands, from the left.
 OnnxOperator variadic(Tensor (*f)(const Tensor&, const Tensor&)) {
@@ -75,14 +78,14 @@ OnnxTable onnx_elementwise_operators() {
       {"Mul", binary(multiply)},
       {"Div", binary(divide)},
       {"Pow", binary(pow)},
-      {"Equal", binary(equal)},
-      {"Greater", binary(greater)},
-      {"GreaterOrEqual", binary(greater_equal)},
-      {"Less", binary(less)},
-      {"LessOrEqual", binary(less_equal)},
-      {"And", binary(logical_and)},
-      {"Or", binary(logical_or)},
-      {"Xor", binary(not_equal)},  // of booleans
+      {"Equal", comparison(equal)},
+      {"Greater", comparison(greater)},
+      {"GreaterOrEqual", comparison(greater_equal)},
+      {"Less", comparison(less)},
+      {"LessOrEqual", comparison(less_equal)},
+      {"And", comparison(logical_and)},
+      {"Or", comparison(logical_or)},
+      {"Xor", comparison(not_equal)},  // of booleans
       {"Max", variadic(maximum)},
       {"Min", variadic(minimum)},
       {"Sum", variadic(add)},
