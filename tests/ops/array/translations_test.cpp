@@ -62,6 +62,7 @@ struct Page {
   }
 
   Communicator comm;
+  GridPtr grid = make_grid(comm, {.depth = comm.size()});
   std::vector<double> memory = std::vector<double>(6, 1.5);
   Tensor x = random({2, 3}, 1), y = random({2, 3}, 2), z = random({2, 3}, 3), a = random({2, 3}, 4), b = random({3, 4}, 5);
   Tensor v = random({3}, 6), u = random({1, 3}, 7), w = random({4, 3}, 8), bias = random({4}, 9);
