@@ -49,14 +49,14 @@ enum class CollectiveKind : std::uint8_t {
   alltoall
 };
 
-// What a rank hands in or gets: nothing, `count` elements, its own of the `counts`, or those of all ranks in their order.
+// What a rank sends or receives: nothing, `count` elements, its own of the `counts`, or those of all ranks in their order.
 enum class BufferPart : std::uint8_t { none, count, own, all };
 
 // What a kind of call has.
 struct CollectiveTraits {
   std::string_view name, nonblocking;
   BufferPart in = BufferPart::none, out = BufferPart::none;
-  bool from_root = false;  // only the root hands in
+  bool from_root = false;  // only the root sends
   bool to_root = false;    // only the root gets
   bool reduces = false;
 

@@ -1,11 +1,11 @@
 #ifndef MPIGRAD_FRAMEWORK_ENGINE_EQUAL_VALUES_H
 #define MPIGRAD_FRAMEWORK_ENGINE_EQUAL_VALUES_H
-// Finds the objective that every rank hands in: one computed from results of plain allreduces only, with the same on all ranks.
+// Finds an objective that every rank passes: one computed from results of plain allreduces only, with the same on all ranks.
 //
 // Followed are sums, differences, products and elementwise functions of such results, reshape, and numbers and constants whose
 // elements are all equal, which are no data of one rank. Everything else ends it, as does a factor that may be one over the
 // number of ranks: multiplied by that, an objective is right. Only rank 1 of an allreduce follows:
-// rank 0 may be the one that hands in an objective for all.
+// rank 0 may be the one that passes an objective for all.
 
 #include <cstdint>
 #include <span>

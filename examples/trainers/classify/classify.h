@@ -94,11 +94,11 @@ struct Results {
   std::int64_t classes = 2;
   std::vector<std::string> names{};  // of the classes, or none
   Predictions predictions;           // logits; of a regression in the targets' own units
-  std::vector<std::int64_t> labels;  // none: nobody knows them, or a regression
+  std::vector<std::int64_t> labels;  // none: unknown, or a regression
   std::vector<Epoch> epochs;
   Score score;
   double majority = 0;                        // accuracy of always saying the most frequent class
-  std::vector<RegressionScore> regression{};  // of each target; none: classes, or nobody knows the truth
+  std::vector<RegressionScore> regression{};  // of each target; none: classes, or the targets are unknown
 
   bool scored() const { return !labels.empty() || !regression.empty(); }
   std::string name_of(std::int64_t label) const;

@@ -30,7 +30,7 @@ struct Loader::State {
   bool assembles_ahead() const {
     return options.prefetch > 0 && options.assemble_ahead.value_or(options.device == DeviceKind::cuda) && reader.any_thread();
   }
-  // What is there of an epoch that is asked for now.
+  // Batches of the requested epoch that are already being read.
   std::deque<FetchPtr> begun(std::int64_t epoch, std::int64_t first);
   // Starts to read the next one, beside `others` batches that are being read.
   void follow(std::size_t others);
