@@ -63,7 +63,7 @@ void refuse_changes(const Options& o, const std::string& file, const Notes& befo
     if (differs(name, before, now)) changes.push_back(difference(name, before, now));
   if (!changes.empty())
     throw UsageError(
-        fmt::format("[resume] {} was trained with {}; --allow-changes goes on all the same", file, joined(changes, "; with ")));
+        fmt::format("[resume] {} was trained with {}; checkpoint.allow_changes continues it all the same", file, joined(changes, "; with ")));
 }
 
 void list_changes(const std::string& file, const Notes& before, const Notes& now) {

@@ -1,7 +1,5 @@
 #include "models/trainer/infer.h"
 
-#include <CLI/CLI.hpp>
-
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -13,44 +11,40 @@
 
 namespace mpigrad::trainer {
 
-void add_infer_options(CLI::App& app, InferOptions& o, bool scored, const std::string& kept) {
+void add_infer_keys(Keys& keys, InferOptions& o, bool scored, const std::string& kept) {
   o.scored = scored;
-  app.add_option("--weights", o.weights, "weights.h5 of a training, which knows its network")->required()->group("Data");
-  add_last_weights_option(app, o);
+  add_weights_keys(keys, o);
   if (scored)
-    app.add_option(
-           "--part", o.part,
-           fmt::format("all, {0} (what the training kept for it), or auto: {0} if these are the training's data, else all", kept))
-        ->check(CLI::IsMember(std::vector<std::string>{"auto", "all", kept}))
-        ->capture_default_str()
-        ->group("Data");
-  app.add_option("--batch", o.batch, "samples at once, of all ranks together; what is predicted does not depend on it")
-      ->check(tool::whole_number(1, 1000000000))
-      ->capture_default_str()
-      ->group("Data");
-  app.add_option("--precision", o.precision, "in which layers compute: float32, tf32 (on GPUs), bfloat16 or float16")
-      ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}))
-      ->group("Data");
-  add_grid_option(app, o);
-  add_device_options(app, o);
-  app.remove_option(app.get_option("--graph"));  // of training steps
-  app.add_option("--out", o.out, "folder for tables and picture")->capture_default_str()->group("Files");
-  app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there")->group("Files");
-  add_onnx_option(app, o);
-  app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
+    keys.add("data.part", o.part, one_of({"auto", "all", kept}),
+             fmt::format("all, {0} (what the training kept for it), or auto: {0} if these are the training's data, else all", kept))
+        .instead_of("--part");
+  keys.add("data.batch", o.batch, whole(1, 1000000000), "samples at once, of all ranks together; predictions do not depend on it")
+      .with_unit("samples")
+      .with_flag("--batch");
+  add_grid_key(keys, o);
 }
 
-void add_onnx_option(CLI::App& app, Options& o) {
-  app.add_option(
-         "--onnx", o.onnx,
-         "also write the network to this file, for ONNX Runtime and others; for volumes of these extents, channels second")
-      ->group("Files");
+void add_weights_keys(Keys& keys, Options& o) {
+  keys.add("network.weights", o.weights, "weights.h5 of a training, which knows its network").with_flag("--weights");
+  keys.add("network.last_weights", o.last_weights,
+           "takes from a checkpoint of a training with averaged weights those of its last step instead of the averaged ones")
+      .instead_of("--last-weights");
+  keys.add("precision.compute", o.precision, one_of({"float32", "tf32", "bfloat16", "float16"}), "the type in which layers compute")
+      .with_default("that of the weights")
+      .with_flag("--precision");
+  keys.add("precision.deterministic", o.deterministic, "the same bits in every run on as many ranks and threads of such machines")
+      .instead_of("--deterministic");
+  keys.add("precision.autotune", o.autotune, "times a GPU's kernels for each convolution at its first call and takes the fastest")
+      .instead_of("--autotune");
+  keys.add("report.onnx", o.onnx,
+           "a file to which the network is written for ONNX Runtime and others, for volumes of these extents, channels second")
+      .instead_of("--onnx");
 }
 
 void write_onnx(const Communicator& world, const Options& o, nn::Module& net, const Shape& input) {
   if (o.onnx.empty()) return;
   if (current_device() != DeviceKind::cpu || parse_grid(o.grid, 1, Channels::split).channel > 1)
-    throw UsageError("--onnx is for --device cpu and whole weights, without filter or channel in --grid");
+    throw UsageError("report.onnx is for --device cpu and whole weights, without filter or channel in --grid");
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
     export_onnx(o.onnx, net, input, {.overwrite = o.overwrite});
@@ -60,14 +54,9 @@ void write_onnx(const Communicator& world, const Options& o, nn::Module& net, co
 
 void check(const InferOptions& o) {
   check_device(o);
+  if (o.weights.empty()) throw UsageError("--weights is needed");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out is not empty");
-}
-
-void add_last_weights_option(CLI::App& app, Options& o) {
-  app.add_flag("--last-weights", o.last_weights,
-               "of a checkpoint of a training with --average-weights those of its last step; else the averaged ones")
-      ->group("Data");
 }
 
 std::string averages_remark(const Options& o, const CheckpointInfo& info) {
@@ -85,7 +74,7 @@ void take_stored_dtype(Options& o) {
     if (dataset.name.starts_with("parameters/") && dataset.type == DType::float64) o.dtype = "float64";
   if (o.dtype == "float64" && !o.precision.empty())
     throw UsageError(
-        fmt::format("--precision {} is beside parameters of float32, those of {} are float64", o.precision, o.weights));
+        fmt::format("--precision {} goes with parameters of float32, those of {} are float64", o.precision, o.weights));
 }
 
 const std::string& note_of(const std::string& weights, const CheckpointInfo& info, const std::string& name) {

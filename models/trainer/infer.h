@@ -19,14 +19,15 @@ struct InferOptions : Options {
   bool scored = false;        // evaluate; else predict
   std::string part = "auto";  // of evaluate
 };
-// Those of both commands but for --data; `kept` is what a training calls the samples that it keeps: validation or test.
-void add_infer_options(CLI::App& app, InferOptions& options, bool scored, const std::string& kept);
+// Keys of both commands except data.path; `kept` is what a training calls the samples that it keeps: validation or test.
+void add_infer_keys(Keys& keys, InferOptions& options, bool scored, const std::string& kept);
+// Of these the keys of weights, precision and ONNX.
+void add_weights_keys(Keys& keys, Options& options);
 // What options cannot be together. Throws UsageError.
 void check(const InferOptions& options);
 // For headlines: ", averaged weights (decay 0.99)" where it is those that are computed with. Error: --last-weights of a file that
 // has averaged ones only.
 std::string averages_remark(const Options& options, const CheckpointInfo& info);
-void add_last_weights_option(CLI::App& app, Options& options);
 // Parameters are computed with in the type in which they are stored, float32 where that has 16 bits. UsageError: --precision
 // beside float64.
 void take_stored_dtype(Options& options);
@@ -75,7 +76,6 @@ struct Inference {
   std::function<void(const Outputs& out, const Predictions& predictions, nlohmann::ordered_json run, const std::string& text)>
       report;
 };
-void add_onnx_option(CLI::App& app, Options& options);
 // What that asks for, if it does, of a network with its weights, for volumes [1, D, H, W, C]. Rank 0 writes. Collective.
 void write_onnx(const Communicator& world, const Options& options, nn::Module& net, const Shape& input);
 // Predicts every sample once, whatever the batch. Returns the exit code. Collective.

@@ -11,7 +11,7 @@
 
 namespace mpigrad::trainer {
 
-DType dtype_of(const Options& o) { return o.dtype == "float64" ? DType::float64 : DType::float32; }
+DType dtype_of(const Options& o) { return o.dtype == "float64" || o.precision == "float64" ? DType::float64 : DType::float32; }
 
 std::optional<DType> compute_of(const Options& o) {
   if (o.precision == "bfloat16") return DType::bfloat16;

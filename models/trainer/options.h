@@ -14,6 +14,7 @@
 #include "framework/optim/optimizer.h"
 #include "framework/optim/schedule.h"
 #include "models/nn/describe.h"
+#include "models/trainer/recipe/recipe.h"
 #include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::trainer {
@@ -26,7 +27,8 @@ inline constexpr const char* newest_in_out = "newest";
 struct Options {
   // data
   std::string data;
-  std::string dtype = "float32", precision;  // precision empty: that of dtype
+  std::string precision;            // empty: that of dtype
+  std::string dtype = "float32";    // of stored weights that are computed with; a training's is that of precision
   bool flips = false, shifts = false;
   double store = 0;  // GiB of each rank
   std::string read = "independent";
@@ -67,29 +69,33 @@ struct Options {
   bool noise_scale = false;
   // instead of training
   bool describe = false;
+  bool explain = false;  // says what the training is going to do
   std::string onnx;       // of evaluate and predict: file to write the network to
   std::int64_t size = 0;  // extent of the volumes described
-  // Which options were given, whatever their values.
+  // Keys that a recipe or the command line set, whatever their values.
   std::set<std::string> given{};
+  std::string recipe{};  // all keys, as TOML
+  Origin origin{};       // what the recipe file says of its origin
+  std::string program{}, command{};
 };
 
-void add_data_options(CLI::App& app, Options& options);
-void add_store_option(CLI::App& app, Options& options);
-void add_grid_option(CLI::App& app, Options& options);
-void add_communication_option(CLI::App& app, Options& options);  // of trainings
-void add_layer_grid_option(CLI::App& app, Options& options);     // so
-void add_sharded_weights_option(CLI::App& app, Options& options);
-void add_device_options(CLI::App& app, Options& options);
-void add_norm_options(CLI::App& app, Options& options);
-void add_training_options(CLI::App& app, Options& options);
-void add_profile_option(CLI::App& app, Options& options);
-void add_mllog_option(CLI::App& app, Options& options);
-void add_average_option(CLI::App& app, Options& options);
-void add_noise_option(CLI::App& app, Options& options);
-void add_stop_options(CLI::App& app, Options& options);
-void add_file_options(CLI::App& app, Options& options);
-void add_describe_flag(CLI::App& app, Options& options);
-void add_describe_options(CLI::App& app, Options& options);  // with --size, of cubes
+// Keys that trainers share; see the keys' own words in options.cpp.
+void add_data_keys(Keys& keys, Options& options);     // data.path, data.flips
+void add_reading_keys(Keys& keys, Options& options);  // data.store, data.read, data.ghosts
+void add_precision_keys(Keys& keys, Options& options);
+void add_grid_key(Keys& keys, Options& options);
+void add_grid_keys(Keys& keys, Options& options);  // of trainings: with layers' grids, sharded weights, communication
+void add_norm_keys(Keys& keys, Options& options);
+void add_training_keys(Keys& keys, Options& options);  // seed, optimizer, schedule
+void add_checkpoint_keys(Keys& keys, Options& options);
+void add_report_keys(Keys& keys, Options& options);
+// All of these: what a training on the library's loader takes.
+void add_trainer_keys(Keys& keys, Options& options);
+// Flags that are no keys: --out, --overwrite, --quiet, --json, --device.
+void add_run_flags(CLI::App& app, Options& options);
+// Those and --resume, --describe, --explain.
+void add_training_flags(CLI::App& app, Options& options);
+void add_size_flag(CLI::App& app, Options& options);  // --size, of the cubes that --describe describes
 
 // Whether a command builds its network for the grid, with weights in blocks along an axis `filter` or `channel`.
 enum class Channels : std::uint8_t { whole, split };
@@ -100,10 +106,10 @@ GridExtents parse_grid(const std::string& text, int ranks, Channels channels = C
 // How a grid of that text splits layers: with `filter` each rank makes some of a layer's channels, with `channel` it takes some,
 // with both it does both.
 nn::LayerSplit split_of(const std::string& grid);
-// --grid-of, "conv5-7:sample=4". UsageError: what parse_grid() says, another number of ranks.
+// grid.layers, "conv5-7:sample=4". UsageError: what parse_grid() says, another number of ranks.
 std::vector<LayerExtents> layer_grids(const Options& options, int ranks);
 std::string to_string(const GridExtents& grid);
-// A training's grid, whose ranks exchange halos as --communication says.
+// A training's grid, whose ranks exchange halos as grid.communication says.
 GridPtr grid_of_ranks(const Communicator& world, const Options& options, const GridExtents& extents);
 // UsageError if the grid has another number of ranks than there are.
 void check_grid(const GridExtents& grid, int ranks);
@@ -120,7 +126,7 @@ void apply_precision(const Options& options);
 StatisticsOver statistics_of(const Options& options);
 bool takes_momentum(const Options& options);  // its optimizer
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
-// Of --average-weights; none without.
+// Of optimizer.average_weights; none without.
 std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& options);
 // Epochs behind which schedule step lowers the rate.
 std::vector<double> boundaries_of(const Options& options);
@@ -131,8 +137,8 @@ void apply_device_options(const Options& options);
 // What options cannot be together. Throw UsageError.
 void check(const Options& options);
 void check_device(const Options& options);
-// Says which options mean nothing to --describe, where `own` are the program's that mean something all the same, or because
-// training is not long enough.
+// Says which keys mean nothing to --describe, where `own` are the program's that mean something all the same, or because training
+// is not long enough.
 void warn(const Options& options, const std::set<std::string>& own, int rank);
 
 }  // namespace mpigrad::trainer

@@ -177,7 +177,7 @@ nlohmann::ordered_json to_json(const Description& d) {
 }
 
 std::int64_t described_batch(const Options& o, const GridExtents& grid) {
-  return o.given.contains("--batch") ? o.batch : std::max(o.batch, grid.sample * o.accumulate);
+  return o.given.contains("schedule.batch") ? o.batch : std::max(o.batch, grid.sample * o.accumulate);
 }
 
 Description describe(const Options& o, nn::Module& net, const Shape& input, const GridExtents& grid,

@@ -1,7 +1,5 @@
 #include "models/trainer/samples.h"
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -114,40 +112,43 @@ TargetRows rows_of_table(const data::Source& source, const std::string& path) {
   return rows;
 }
 
-template <class T>
-CLI::Option* add(CLI::App& app, const std::string& name, T& value, const std::string& text) {
-  return app.add_option(name, value, text)->group("Data");
-}
-
 }  // namespace
 
-void add_sample_options(CLI::App& app, SampleOptions& o, const std::string& part) {
-  add(app, "--data", o.data,
-      fmt::format("IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, {}), HDF5 or a folder of shards",
-                  data::volume_format_names()));
-  if (!part.empty()) add(app, part, o.part, "of HDF5 the group, of .npz the arrays' first word, of CIFAR train or test");
-  add(app, "--volume", o.volume, "dataset of samples in HDF5")->capture_default_str();
-  add(app, "--label-dataset", o.label_dataset, "dataset of labels in HDF5; '' for none")->capture_default_str();
-  add(app, "--labels", o.labels, "NAME=FILE: integers (IDX or .npy), one for each sample, instead of the data's own")
-      ->allow_extra_args(false);
-  add(app, "--stored", o.stored, "extents to which samples are brought when they are read, as H,W or D,H,W");
-  add(app, "--channels", o.channels, "of folders of pictures: 1 or 3 (default: as stored)")->check(CLI::IsMember({1, 3}));
+void add_sample_keys(Keys& keys, SampleOptions& o, const std::string& part) {
+  keys.add("data.path", o.data,
+           fmt::format("the samples: IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, {}), HDF5 or a folder of "
+                       "shards",
+                       data::volume_format_names()))
+      .with_flag("--data");
+  if (!part.empty())
+    keys.add("data." + part, o.part, "the part: of HDF5 a group, of .npz the arrays' first word, of CIFAR train or test")
+        .instead_of("--" + part);
+  keys.add("data.volume", o.volume, "dataset of samples in HDF5").instead_of("--volume");
+  keys.add("data.label_dataset", o.label_dataset, "dataset of labels in HDF5; empty: none").instead_of("--label-dataset");
+  keys.add("data.labels", o.labels,
+           "NAME=FILE: integers (IDX or .npy), one for each sample, instead of the data's own; may be several")
+      .instead_of("--labels");
+  keys.add("data.stored", o.stored, "extents to which samples are brought when they are read, as H,W or D,H,W")
+      .with_unit("cells")
+      .instead_of("data.stored");
+  keys.add("data.channels", o.channels, whole(1, 3), "channels of folders of pictures: 1 or 3")
+      .with_default("as stored")
+      .instead_of("--channels");
 }
 
-void add_worker_option(CLI::App& app, SampleOptions& o) {
-  add(app, "--workers", o.workers, "threads that prepare samples, for each rank")
-      ->check(tool::whole_number(0, 1024))
-      ->capture_default_str();
+void add_worker_key(Keys& keys, SampleOptions& o) {
+  keys.add("data.workers", o.workers, whole(0, 1024), "threads of each rank that prepare samples").instead_of("--workers");
 }
 
-void add_label_option(CLI::App& app, SampleOptions& o) {
-  add(app, "--label", o.label, "name of the labels that count (default: the first)");
+void add_label_key(Keys& keys, SampleOptions& o) {
+  keys.add("data.label", o.label, "name of the labels that count").with_default("the first").instead_of("--label");
 }
 
-void add_target_option(CLI::App& app, SampleOptions& o) {
-  add(app, "--targets", o.targets,
-      "table (CSV) of numbers to predict: the first line names the columns, the first column is the sample's file or its number "
-      "from 0; instead of the data's own");
+void add_target_key(Keys& keys, SampleOptions& o) {
+  keys.add("data.targets", o.targets,
+           "table (CSV) of numbers to predict: the first line names the columns, the first column is the sample's file or its number "
+           "from 0; instead of the data's own")
+      .instead_of("--targets");
 }
 
 Shape parse_extents(const std::string& option, const std::string& text) {
@@ -168,21 +169,21 @@ Shape parse_extents(const std::string& option, const std::string& text) {
 
 data::SourcePtr open(const SampleOptions& o, const std::string& path, const std::string& part, bool targets) {
   data::OpenOptions options{
-      .group = part, .extents = parse_extents("--stored", o.stored), .channels = o.channels, .threads = std::max(1, o.workers)};
+      .group = part, .extents = parse_extents("data.stored", o.stored), .channels = o.channels, .threads = std::max(1, o.workers)};
   options.names = {.volume = o.volume, .label = o.label_dataset};
   options.targets = targets && o.targets.empty();
   if (options.extents.rank() == 0) options.extents = {};
   if (!o.targets.empty() && !o.labels.empty())
-    throw UsageError("--labels gives classes and --targets numbers to predict: one of the two");
+    throw UsageError("data.labels gives classes and data.targets numbers to predict: one of the two");
   for (const auto& text : o.labels) {
     if (text.ends_with(".csv"))
       throw UsageError(fmt::format(
-          "--labels takes integers in IDX or .npy files, got '{}'; a table (CSV) of numbers is --targets of classify", text));
+          "data.labels takes integers in IDX or .npy files, got '{}'; a table (CSV) of numbers is data.targets of classify", text));
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0)
-      throw UsageError(fmt::format("--labels is NAME=FILE, such as kind=kinds.npy; got '{}'", text));
+      throw UsageError(fmt::format("data.labels is NAME=FILE, such as kind=kinds.npy; got '{}'", text));
     if (!options.labels.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
-      throw UsageError(fmt::format("--labels: '{}' is given twice", text.substr(0, equals)));
+      throw UsageError(fmt::format("data.labels: '{}' is given twice", text.substr(0, equals)));
   }
   return data::open_source(path, options);
 }
@@ -242,7 +243,7 @@ void set_reading(data::LoaderOptions& loader, const data::Source& source, const 
   loader.ghosts = o.ghosts;
   loader.collective = o.read == "collective";
   if (loader.collective && source.in_memory())
-    throw UsageError("--read collective: all samples of --data are in memory, so that ranks read nothing; leave the option out");
+    throw UsageError("data.read collective: all samples of data.path are in memory, so that ranks read nothing; leave the key out");
 }
 
 std::vector<std::int64_t> all_samples(const data::Source& source) {

@@ -22,12 +22,12 @@ struct SampleOptions {
   int channels = 0, workers = 1;
   std::string label;  // the one that counts; empty: the first
 };
-// `part` is what the option for --part is called, "" for none: where a program has others in its place.
-void add_sample_options(CLI::App& app, SampleOptions& options, const std::string& part = "--part");
-void add_worker_option(CLI::App& app, SampleOptions& options);
-void add_label_option(CLI::App& app, SampleOptions& options);
-// --targets, for programs that predict numbers.
-void add_target_option(CLI::App& app, SampleOptions& options);
+// `part`: the key data.PART is for one part of the data ("part", "group"); "": the program has other keys for that.
+void add_sample_keys(Keys& keys, SampleOptions& options, const std::string& part = "part");
+void add_worker_key(Keys& keys, SampleOptions& options);
+void add_label_key(Keys& keys, SampleOptions& options);
+// data.targets, for programs that predict numbers.
+void add_target_key(Keys& keys, SampleOptions& options);
 
 // "32" and "32,48" are pictures, "28,28,28" volumes: [D, H, W]; "" no extents. UsageError: anything else.
 Shape parse_extents(const std::string& option, const std::string& text);

@@ -191,7 +191,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   const bool first = world.rank() == 0;
   if (o.noise_scale && (world.size() == 1 || grid.sample != world.size() || o.sharded_weights))
     throw UsageError(
-        "--noise-scale is measured where each of several ranks has samples of its own and whole weights: --grid "
+        "report.noise_scale is measured where each of several ranks has samples of its own and whole weights: --grid "
         "sample=RANKS");
   const auto optimizer = make_optimizer(s.net, o);
   const auto loss_scale = make_loss_scale(o, world);
@@ -279,7 +279,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     if (profile) {
       const auto table = profile->write(out / trace_file);
       if (first) fmt::print(o.json ? stderr : stdout, "{}", table);
-      if (first && !profile->complete()) fmt::print(stderr, "warning: the training had fewer steps than --profile looks at\n");
+      if (first && !profile->complete()) fmt::print(stderr, "warning: the training had fewer steps than report.profile looks at\n");
     }
     if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
     if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // what is measured is what is in the file

@@ -70,9 +70,9 @@ std::vector<LayerExtents> layer_grids(const Options& o, int ranks) {
   for (const auto& text : o.grid_of) {
     const auto colon = text.rfind(':');
     if (colon == std::string::npos || colon == 0)
-      throw UsageError(fmt::format("--grid-of is LAYERS:AXIS=RANKS,..., such as conv5-7:sample=4; got '{}'", text));
+      throw UsageError(fmt::format("grid.layers is LAYERS:AXIS=RANKS,..., such as conv5-7:sample=4; got '{}'", text));
     const auto layers = text.substr(0, colon), grid = text.substr(colon + 1);
-    const auto option = fmt::format("--grid-of {}:", layers);
+    const auto option = fmt::format("grid.layers {}:", layers);
     const auto extents = parse_axes(option, grid);
     if (ranks_of(extents) != ranks)
       throw UsageError(fmt::format("{} {} has {} ranks, --grid {}; all ranks have a part in every layer", option, grid,

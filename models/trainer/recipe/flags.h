@@ -1,0 +1,31 @@
+#pragma once
+// Flags of the command line that set keys.
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/trainer/recipe/keys.h"
+
+namespace CLI {
+class App;
+}
+
+namespace mpigrad::trainer {
+
+class KeyFlags {
+ public:
+  explicit KeyFlags(Keys& keys) : keys_(keys) {}
+  // A flag for each key that has one, in groups by section; a key's old flag is refused with the key's name. With `all` every old
+  // flag is a flag: for commands with few keys.
+  void add_to(CLI::App& app, bool all = false);
+  // Sets the keys whose flags were given, after parsing. UsageError: a key that is among `taken`, those of --set, too.
+  void apply(const std::set<std::string>& taken = {});
+
+ private:
+  Keys& keys_;
+  std::vector<std::pair<std::string, std::vector<std::string>>> values_{};  // keys and their values
+};
+
+}  // namespace mpigrad::trainer

@@ -1,0 +1,154 @@
+#include "models/trainer/recipe/recipe.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "comm/together.h"
+#include "framework/base/printable.h"
+#include "framework/base/text_bounds.h"
+
+namespace mpigrad::trainer {
+namespace {
+
+using tool::UsageError;
+using Json = nlohmann::ordered_json;
+
+// Reads files on one rank into a list of {name, type, values, where}; later entries override earlier ones.
+class Reader {
+ public:
+  Json read(const std::filesystem::path& path) {
+    file(path, {});
+    return std::move(entries_);
+  }
+
+ private:
+  [[noreturn]] static void refuse(const std::filesystem::path& path, std::size_t line, std::string text) {
+    for (char& c : text)
+      if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+    throw UsageError(fmt::format("{}:{}: {}", path.string(), std::max<std::size_t>(line, 1), text));
+  }
+
+  void file(const std::filesystem::path& path, std::vector<std::filesystem::path> including) {
+    const auto whole = std::filesystem::weakly_canonical(path);
+    if (std::find(including.begin(), including.end(), whole) != including.end())
+      throw UsageError(fmt::format("{} includes itself", path.string()));
+    including.push_back(whole);
+    if (!std::filesystem::is_regular_file(path)) throw UsageError(fmt::format("there is no recipe {}", path.string()));
+    std::ifstream stream(path, std::ios::binary);
+    std::stringstream text;
+    text << stream.rdbuf();
+    if (!stream || text.str().size() > (std::size_t{1} << 20))
+      throw UsageError(fmt::format("{} cannot be read as a recipe of at most 1 MiB", path.string()));
+    toml::table top;
+    try {
+      top = toml::parse(text.str(), path.string());
+    } catch (const toml::parse_error& error) {
+      refuse(path, error.source().begin.line, std::string(error.description()));
+    }
+    if (const auto* node = top.get("include")) {
+      const auto base = [&](const toml::node& each) {
+        const auto* name = each.as_string();
+        if (name == nullptr) refuse(path, each.source().begin.line, "include is the name of a file, or a list of names");
+        file(path.parent_path() / name->get(), including);
+      };
+      if (const auto* list = node->as_array())
+        for (const auto& each : *list) base(each);
+      else base(*node);
+      top.erase("include");
+    }
+    table(path, top, "");
+  }
+
+  void table(const std::filesystem::path& path, const toml::table& table_here, const std::string& prefix) {
+    for (const auto& [key, node] : table_here) {
+      const auto name = prefix + std::string(key.str());
+      if (const auto* inner = node.as_table()) {
+        table(path, *inner, name + ".");
+        continue;
+      }
+      Json values = Json::array();
+      std::string type;
+      if (const auto* list = node.as_array()) {
+        for (const auto& each : *list) values.push_back(value(path, each, name, type));
+        type = "list of " + (list->empty() ? std::string("any") : type);
+      } else {
+        values.push_back(value(path, node, name, type));
+      }
+      entries_.push_back({{"name", name},
+                          {"type", type},
+                          {"values", values},
+                          {"where", fmt::format("{}:{}: ", path.string(), node.source().begin.line)}});
+    }
+  }
+
+  static std::string value(const std::filesystem::path& path, const toml::node& node, const std::string& name, std::string& type) {
+    std::string kind, text;
+    if (const auto* x = node.as_string()) kind = "text", text = x->get();
+    else if (const auto* i = node.as_integer()) kind = "whole number", text = fmt::format("{}", i->get());
+    else if (const auto* f = node.as_floating_point()) kind = "number", text = fmt::format("{}", f->get());
+    else if (const auto* b = node.as_boolean()) kind = "flag", text = b->get() ? "true" : "false";
+    else refuse(path, node.source().begin.line, fmt::format("{} is a date, a time or a table in a list", name));
+    if (!type.empty() && type != kind && !(type.ends_with("number") && kind.ends_with("number")))
+      refuse(path, node.source().begin.line, fmt::format("the elements of {} differ in type", name));
+    if (type.empty() || kind == "number") type = kind;
+    return text;
+  }
+
+  Json entries_ = Json::array();
+};
+
+// Whether a TOML value of that type can be a key's.
+bool fits(const std::string& type, KeyType key) {
+  const bool list = type.starts_with("list of ");
+  const auto element = list ? type.substr(8) : type;
+  if (list != is_list(key)) return false;
+  switch (key) {
+    case KeyType::flag: return element == "flag";
+    case KeyType::whole:
+    case KeyType::wholes: return element == "whole number" || element == "any";
+    case KeyType::number:
+    case KeyType::numbers: return element.ends_with("number") || element == "any";
+    case KeyType::text:
+    case KeyType::texts: return element == "text" || element == "any";
+  }
+  return false;
+}
+
+}  // namespace
+
+Origin read_recipe(Transport& transport, const std::filesystem::path& path, const std::string& program,
+                   const std::string& command, Keys& keys) {
+  std::string text;
+  tool::together(transport, [&] {
+    if (transport.rank() == 0) text = Reader().read(path).dump(-1, ' ', false, Json::error_handler_t::replace);
+  });
+  const auto entries = Json::parse(text_of_rank(transport, text));
+  Origin origin;
+  for (const auto& entry : entries) {
+    const auto name = entry.at("name").get<std::string>(), where = entry.at("where").get<std::string>();
+    const auto type = entry.at("type").get<std::string>();
+    const auto values = entry.at("values").get<std::vector<std::string>>();
+    if (name == "program" || name == "command") {
+      const auto& here = name == "program" ? program : command;
+      if (values != std::vector{here})
+        throw UsageError(fmt::format("{}the recipe is for the {} '{}'; this is '{}'", where, name,
+                                     printable(values.empty() ? "" : values.front()), here));
+      continue;
+    }
+    if (name.starts_with("origin.")) {
+      origin[name.substr(7)] = values.empty() ? "" : values.front();
+      continue;
+    }
+    if (const auto* key = keys.find(name); key != nullptr && !fits(type, key->type))
+      throw UsageError(fmt::format("{}{} is {}, not a {}", where, name, describe(key->type), type == "flag" ? "flag" : type));
+    keys.set(name, values, where);
+  }
+  return origin;
+}
+
+}  // namespace mpigrad::trainer
