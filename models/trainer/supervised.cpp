@@ -12,6 +12,7 @@
 #include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
 #include "models/train/workers/noise_scale.h"
+#include "models/trainer/explain.h"
 #include "models/trainer/ranks/local_training.h"
 
 namespace mpigrad::trainer {
@@ -26,7 +27,7 @@ std::vector<std::string> checkpoint_files(const Options& o) {
 std::vector<std::string> training_files(const Options& o, const std::vector<std::string>& own) {
   std::vector<std::string> files{weights_file};
   files.insert(files.end(), own.begin(), own.end());
-  files.insert(files.end(), {summary_file, TrainingLog::file});
+  files.insert(files.end(), {summary_file, recipe_file, TrainingLog::file});
   if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   for (auto& file : checkpoint_files(o)) files.push_back(std::move(file));
   if (o.profile) files.emplace_back(trace_file);
@@ -162,6 +163,7 @@ std::vector<OutputFile> files_to_try(const Options& o, nn::Module& net, const Op
   if (o.keep_best) files.push_back({best_weights, weights});
   if (o.profile) files.push_back({trace_file});
   if (o.mllog) files.push_back({mllog_file});
+  files.push_back({recipe_file});
   if (!o.local_copies.empty()) files.push_back({training_name_file(o).filename().string()});
   return files;
 }
@@ -204,7 +206,32 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   notes.merge(option_notes(o, steps));
   const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
   const auto first_epoch = began.epoch;
-  if (!silent) out.create(world, files_to_try(o, s.net, *optimizer, s.half_weights, first_epoch * steps));
+  const auto files = files_to_try(o, s.net, *optimizer, s.half_weights, first_epoch * steps);
+  TrainerOptions options;
+  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.begin = began.position;
+  options.fit.learning_rate = make_schedule(o, steps), options.fit.clip_norm = o.clip_norm;
+  options.fit.averages = averages.get();
+  options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
+  options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
+  options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
+  take_checkpoint_options(o, began, options);
+  options.started = start;
+  options.most_seconds = o.minutes * 60;
+  options.progress = {.quiet = o.quiet};
+  std::optional<StepProfile> profile;
+  if (o.profile) options.fit.profile = &profile.emplace(world);
+  GradientNoise noise;
+  if (o.noise_scale && !silent) options.fit.noise = &noise;
+  if (o.explain) {
+    explain(world, {.options = o, .training = options, .net = s.net, .optimizer = *optimizer, .loader = &s.loader, .grid = grid,
+                    .steps = steps, .notes = notes, .files = files});
+    return 0;
+  }
+  if (!silent) {
+    out.create(world, files);
+    write_recipe(world, out, o, grid, notes);
+    take_local_copies(o, world, began, options);
+  }
   if (first && !o.json)
     fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
                to_string(grid), steps, o.batch);
@@ -226,27 +253,12 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                                      .accuracy = s.accuracy});
 
   notes.insert(s.more_notes.begin(), s.more_notes.end());
+  options.notes = notes;
   const auto evaluate = log ? log->evaluation(s.evaluate) : s.evaluate;
   const TrainerHooks hooks{.loss = s.loss, .evaluate = evaluate, .text = [&](const EpochRow& row) {
                              log->epoch(row);
                              return s.text(row.values) + remarks(row.report);
                            }};
-  TrainerOptions options;
-  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.begin = began.position;
-  options.fit.learning_rate = make_schedule(o, steps), options.fit.clip_norm = o.clip_norm;
-  options.fit.averages = averages.get();
-  options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
-  options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
-  options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
-  take_checkpoint_options(o, began, options);
-  if (!silent) take_local_copies(o, world, began, options);
-  options.started = start, options.notes = notes;
-  options.most_seconds = o.minutes * 60;
-  options.progress = {.quiet = o.quiet};
-  std::optional<StepProfile> profile;
-  if (o.profile) options.fit.profile = &profile.emplace(world);
-  GradientNoise noise;
-  if (o.noise_scale && !silent) options.fit.noise = &noise;
   if (silent) {
     options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;
     options.checkpoint_seconds = options.time_limit = 0, options.local_steps = 0,

@@ -1,0 +1,45 @@
+#pragma once
+// What a training is going to do, from the objects that it is going to use; and the recipe that it leaves behind.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/trainer/run.h"
+
+namespace mpigrad {
+struct TrainerOptions;
+}
+
+namespace mpigrad::trainer {
+
+inline constexpr const char* recipe_file = "recipe.toml";
+
+// A part of an explanation: lines under a heading.
+struct Explained {
+  std::string heading;
+  std::vector<std::string> lines;
+};
+// Of --explain: the network's parameters, the first samples and how they are changed, the optimizer's state, the learning rate along the training,
+// the grid, checkpoints and files. `loader` may be null, of a training on other batches, whose program adds parts of its own (`more`). Prints
+// on rank 0, with --json as JSON.
+struct Explanation {
+  const Options& options;
+  const TrainerOptions& training;
+  nn::Module& net;
+  const Optimizer& optimizer;
+  const data::Loader* loader;
+  const GridExtents& grid;
+  std::int64_t steps;  // in an epoch
+  const Notes& notes;
+  std::vector<OutputFile> files;
+  std::vector<Explained> more{};
+};
+void explain(const Communicator& world, const Explanation& explanation);
+
+// Writes recipe.toml: the keys of this run, and as [origin] version, commit, ranks, grid and fingerprints of the data. Rank 0 warns
+// where the recipe that the run was started with came of other data. Collective.
+void write_recipe(const Communicator& world, const Outputs& out, const Options& options, const GridExtents& grid,
+                  const Notes& notes);
+
+}  // namespace mpigrad::trainer
