@@ -76,7 +76,7 @@ Explained optimizer_of(const Explanation& e) {
 Explained ranks_of_run(const Communicator& world, const Explanation& e) {
   Explained part{"grid", {}};
   part.lines.push_back(fmt::format("{} ranks, {}, communication {}", world.size(), to_string(e.grid), e.options.communication));
-  if (e.loader != nullptr && e.loader->layout()) part.lines.push_back(fmt::format("a rank's block of a batch {}", local_shape(*e.loader->layout())));
+  if (e.loader != nullptr && e.loader->layout()) part.lines.push_back(fmt::format("a rank's block of a batch {}", e.loader->layout()->box().extents()));
   for (const auto& layers : e.options.grid_of) part.lines.push_back("layers " + layers);
   const auto settings = gpu_settings();
   part.lines.push_back(fmt::format("computes in {} on {}; tf32 {}, autotune {}, deterministic {}, graph {}", precision_of(e.options),

@@ -19,6 +19,7 @@
 #include "models/data/data.h"
 #include "models/train/progress.h"
 #include "models/trainer/folder/folder_lock.h"
+#include "models/trainer/recipe/flags.h"
 #include "models/trainer/run.h"
 #include "models/trainer/samples.h"
 
@@ -35,9 +36,6 @@ struct Options {
 };
 
 void add_options(CLI::App& app, Options& o) {
-  trainer::add_sample_options(app, o.source);
-  trainer::add_target_option(app, o.source);
-  trainer::add_worker_option(app, o.source);
   app.add_option("--validation-fraction", o.validation_fraction,
                  "of the samples, drawn at random, for a group `val`; the others go into a group `train`")
       ->check(tool::number_between(0.001, 0.999))
@@ -109,9 +107,16 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   const Communicator world(transport);
   CLI::App app("Writes any data as HDF5 that thousands of ranks can read.", "pack");
   Options o;
+  trainer::Keys keys;
+  trainer::KeyFlags flags(keys);
+  trainer::add_sample_keys(keys, o.source);
+  trainer::add_target_key(keys, o.source);
+  trainer::add_worker_key(keys, o.source);
+  flags.add_to(app, true);
   add_options(app, o);
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
+    flags.apply();
     check(o, tool::given_options(app));
     // One rank writes: HDF5's parallel driver would gain nothing where one process decodes.
     trainer::together(world, [&] {

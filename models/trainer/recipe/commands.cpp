@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/trainer/recipe/flags.h"
+#include "models/trainer/recipe/new_program.h"
 #include "models/trainer/recipe/recipe.h"
 
 namespace mpigrad::trainer {
@@ -56,8 +57,19 @@ int run_commands(const std::shared_ptr<Transport>& transport, int argc, char** a
   app.require_subcommand(1);
   std::deque<Parsed> parsed;
   for (const auto& command : commands) declare(app, command, parsed.emplace_back());
+  std::string name;
+  auto* makes = app.add_subcommand("new", "write a trainer of one's own to begin with: a source, a meson.build and a recipe");
+  makes->add_option("name", name, "of the program and of its folder")->required();
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
+    if (*makes) {
+      std::string text;
+      tool::together(*transport, [&] {
+        if (transport->rank() == 0) text = new_program(name);
+      });
+      tool::print_once(*transport, text);
+      return 0;
+    }
     for (std::size_t i = 0; i < commands.size(); ++i) {
       if (!*parsed[i].app) continue;
       if (parsed[i].lists_keys) return print_keys(*transport, commands[i], parsed[i].keys);
