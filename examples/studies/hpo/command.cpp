@@ -53,6 +53,19 @@ bool names(const std::string& text, const std::string& option) {
   return false;
 }
 
+// UsageError: what the program prints with that option does not name all of these.
+void require_names(const Space& space, const char* asked, const std::set<std::string>& wanted, const char* kind) {
+  auto asking = space.program;
+  asking.emplace_back(asked);
+  std::string text;
+  if (!succeeds_printing(asking, text))
+    throw UsageError(
+        fmt::format("{} does not tell its {}s (a space file with help = false does not ask)", shell_text(asking), kind));
+  for (const auto& name : wanted)
+    if (!names(text, name))
+      throw UsageError(fmt::format("{}: {} has no {} {} (its {} does not name it)", space.name, space.program[0], kind, name, asked));
+}
+
 }  // namespace
 
 Places::Places(const PlaceOptions& o)
@@ -104,12 +117,13 @@ std::vector<std::string> command_of(const Space& space, const Setting& setting, 
     if (value.starts_with('-')) return words.push_back(fmt::format("{}={}", option, value));  // else it looks like an option
     words.push_back(option), words.push_back(value);
   };
-  for (std::size_t i = 0; i < space.parameters.size(); ++i) {
-    const auto option = fmt::format("--{}", space.parameters[i].name);
-    if (!space.parameters[i].flag) give(option, setting[i]);
-    else if (setting[i] == "true") words.push_back(option);
-  }
-  if (!space.resource.empty()) give(fmt::format("--{}", space.resource), std::to_string(resource));
+  const auto vary = [&](const std::string& name, bool flag, const std::string& value) {
+    if (is_key(name)) words.insert(words.end(), {"--set", fmt::format("{}={}", name, value)});
+    else if (!flag) give("--" + name, value);
+    else if (value == "true") words.push_back("--" + name);
+  };
+  for (std::size_t i = 0; i < space.parameters.size(); ++i) vary(space.parameters[i].name, space.parameters[i].flag, setting[i]);
+  if (!space.resource.empty()) vary(space.resource, false, std::to_string(resource));
   give(space.out, out.string());
   return words;
 }
@@ -141,21 +155,14 @@ std::string text_of(const Space& space, const Setting& setting) {
 void check_program(const Space& space) {
   elastic::require_program(space.program[0]);
   if (!space.help) return;
-  auto asking = space.program;
-  asking.emplace_back("--help");
-  std::string text;
-  if (!succeeds_printing(asking, text))
-    throw UsageError(
-        fmt::format("{} does not tell its options (a space file with help = false does not ask)", shell_text(asking)));
-  std::set<std::string> options{space.out};
-  for (const auto& parameter : space.parameters) options.insert(fmt::format("--{}", parameter.name));
-  if (!space.resource.empty()) options.insert(fmt::format("--{}", space.resource));
+  std::set<std::string> options{space.out}, keys;
+  const auto note = [&](const std::string& name) { is_key(name) ? keys.insert(name) : options.insert("--" + name); };
+  for (const auto& parameter : space.parameters) note(parameter.name);
+  if (!space.resource.empty()) note(space.resource);
   for (const auto& word : space.resume)
     if (word.starts_with("--")) options.insert(word.substr(0, word.find('=')));
-  for (const auto& option : options)
-    if (!names(text, option))
-      throw UsageError(
-          fmt::format("{}: {} has no option {} (its --help does not name it)", space.name, space.program[0], option));
+  require_names(space, "--help", options, "option");
+  if (!keys.empty()) require_names(space, "--keys", keys, "key");
 }
 
 }  // namespace mpigrad::hpo

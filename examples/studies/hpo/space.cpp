@@ -265,7 +265,8 @@ Space parse_space(const std::string& text, const std::string& name, const Settin
     varied.push_back(space.resource);
   }
   for (const auto& option : varied)
-    if (gives(space.program, "--" + option)) top.refuse("program", fmt::format("gives --{}, which is varied", option));
+    if (gives(space.program, is_key(option) ? option : "--" + option))
+      top.refuse("program", fmt::format("gives {}{}, which is varied", is_key(option) ? "" : "--", option));
   for (const auto& option : varied)
     if ("--" + option == space.out) top.refuse("parameters", fmt::format("vary --{}, the folder of a trial", option));
   if (gives(space.program, space.out)) top.refuse("program", fmt::format("gives {}, which each trial has its own of", space.out));

@@ -6,8 +6,8 @@
 //   [variables]
 //   data = ""                         # --set data=FILE
 //   [parameters]
-//   optimizer = ["adam", "sgd"]
-//   learning-rate = {from = 1e-4, to = 1e-1, scale = "log", points = 4}
+//   optimizer = ["adam", "sgd"]                                  # --optimizer
+//   "optimizer.weight_decay" = {from = 1e-6, to = 1e-2, scale = "log", points = 3}  # --set optimizer.weight_decay=VALUE
 
 #include <filesystem>
 #include <map>
@@ -17,7 +17,7 @@
 namespace mpigrad::hpo {
 
 struct Parameter {
-  std::string name{};                 // of an option, without its dashes
+  std::string name{};                 // of an option, without its dashes, or with a dot of a key of a recipe
   bool flag = false;                  // "true": the option without a value; "false": not at all
   bool numeric = false;               // all values are numbers
   std::vector<std::string> values{};  // of a list; empty: a range
@@ -26,6 +26,9 @@ struct Parameter {
   int points = 0;  // of a range in a grid; 0: not said
   bool is_range() const { return values.empty(); }
 };
+
+// Whether a parameter is a key of a trainer's recipe, which --set sets.
+inline bool is_key(const std::string& name) { return name.find('.') != std::string::npos; }
 
 struct Space {
   std::string name{};                  // of the file

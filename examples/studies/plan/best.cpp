@@ -11,6 +11,7 @@
 #include "examples/studies/plan/planner/search/search.h"
 #include "framework/optim/optimizer.h"
 #include "models/nn/describe.h"
+#include "framework/base/joined.h"
 #include "models/trainer/plot/figure.h"
 #include "models/trainer/tool/command_line.h"
 
@@ -25,7 +26,7 @@ bool is_gpu(const planner::Machine& machine) {
   return machine.device.flops.contains("float16") || machine.device.flops.contains("bfloat16");
 }
 
-// Of trainers and of `plan simulate`.
+// Of `plan simulate`.
 std::string options_of(const BestOptions& o, const Plan& plan) {
   const auto& c = plan.choice;
   auto text = fmt::format("--batch {} --grid {}", o.batch, planner::grid_text(c.grid, c.split));
@@ -37,14 +38,40 @@ std::string options_of(const BestOptions& o, const Plan& plan) {
   return text;
 }
 
-// How to train so, or of networks that no trainer of ours has the options that any has.
-std::string command_of(const BestOptions& o, const planner::Machine& machine, const Plan& plan) {
+// The sections of a recipe that train so.
+std::string recipe_of(const BestOptions& o, const Plan& plan) {
+  const auto& c = plan.choice;
+  auto text = fmt::format("[grid]\nextents = \"{}\"\n", planner::grid_text(c.grid, c.split));
+  std::vector<std::string> layers;
+  for (const auto& own : c.grids)
+    layers.push_back(fmt::format("\"{}:{}\"", own.layers, planner::grid_text(own.grid, own.split.value_or(c.split))));
+  if (!layers.empty()) text += fmt::format("layers = [{}]\n", joined(layers, ", "));
+  if (c.sharded_weights) text += "sharded_weights = true\n";
+  text += fmt::format("[schedule]\nbatch = {}\n", o.batch);
+  if (c.precision != "float32") text += fmt::format("[precision]\ncompute = \"{}\"\n", c.precision);
+  if (c.recompute) text += "[network]\nrecompute = true\n";
   const auto& network = network_named(o.network);
-  auto text = options_of(o, plan);
-  if (network.trainer.empty()) return text;
-  if (!network.extents_option.empty()) {
+  if (!network.extents_key.empty()) {
     const auto input = input_of(network, o.size);
-    text += fmt::format(" {} {},{},{}", network.extents_option, input[1], input[2], input[3]);
+    text += fmt::format("[data]\n{} = \"{},{},{}\"\n", network.extents_key, input[1], input[2], input[3]);
+  }
+  return text;
+}
+
+// How to train so; of networks that no trainer of ours has, the arguments alone.
+std::string command_of(const BestOptions& o, const planner::Machine& machine, const Plan& plan) {
+  const auto& c = plan.choice;
+  const auto& network = network_named(o.network);
+  auto text = fmt::format("--batch {} --grid {}", o.batch, planner::grid_text(c.grid, c.split));
+  for (const auto& own : c.grids)
+    text += fmt::format(" --set grid.layers={}:{}", own.layers, planner::grid_text(own.grid, own.split.value_or(c.split)));
+  if (c.precision != "float32") text += " --precision " + c.precision;
+  if (c.recompute) text += " --set network.recompute";
+  if (c.sharded_weights) text += " --set grid.sharded_weights";
+  if (network.trainer.empty()) return text;
+  if (!network.extents_key.empty()) {
+    const auto input = input_of(network, o.size);
+    text += fmt::format(" --set data.{}={},{},{}", network.extents_key, input[1], input[2], input[3]);
   }
   if (is_gpu(machine)) text += " --device cuda";
   return fmt::format("mpiexec -n {} build/examples/{} --data DATA {}", o.ranks, network.trainer, text);
@@ -80,6 +107,7 @@ Json to_json(const BestOptions& o, const planner::Machine& machine, const Plan& 
           {"fits", plan.fits},
           {"measured_share", t.measured_share},
           {"limits", limits},
+          {"recipe", recipe_of(o, plan)},
           {"command", command_of(o, machine, plan)},
           {"simulation", simulation_of(o, plan)}};
 }
@@ -110,9 +138,10 @@ void print(const BestOptions& o, const planner::Machine& machine, const std::vec
   else
     fmt::print("\n{:.0f} % of the first one's work is of ops that were measured on its very shapes.\n",
                100 * first.time.measured_share);
-  if (network_named(o.network).trainer.empty()) fmt::print("\nNo trainer of ours has this network; as options of one:\n  ");
-  else fmt::print("\nTo train so:\n  ");
-  fmt::print("{}\n\nTo see all of its ranks:\n  {}\n", command_of(o, machine, first), simulation_of(o, first));
+  const bool trained = !network_named(o.network).trainer.empty();
+  fmt::print("\n{}:\n  {}\n\nThe same in a recipe:\n{}\nTo see all of its ranks:\n  {}\n",
+             trained ? "To train so" : "No trainer of ours has this network; as options of one", command_of(o, machine, first),
+             recipe_of(o, first), simulation_of(o, first));
 }
 
 planner::SearchOptions search_options(const BestOptions& o, const planner::Machine& machine) {

@@ -102,8 +102,8 @@ Network unet3d(UNet3dVariant variant, std::int64_t extent, const char* sentence)
           .sentence = sentence,
           .recomputing = [net] { return net(true); },
           .objective = error_of_voxels,
-          .trainer = variant == UNet3dVariant::lbann ? "unet3d train --variant lbann" : "unet3d train",
-          .extents_option = "--window"};
+          .trainer = variant == UNet3dVariant::lbann ? "unet3d train --set network.variant=lbann" : "unet3d train",
+          .extents_key = "window"};
 }
 // Trained by programs of one's own.
 Network images(std::function<std::unique_ptr<nn::Module>()> make, std::int64_t extent, const char* sentence) {

@@ -24,7 +24,7 @@ struct Network {
   std::function<std::unique_ptr<nn::Module>()> recomputing{};
   std::function<Tensor(nn::Module& net, const Tensor& x)> objective{};
   std::string trainer{};
-  std::string extents_option{};  // of that program, which says the extents; empty: its data do
+  std::string extents_key{};  // of section data of its recipe, which says the extents; empty: its data do
 };
 
 // cosmoflow, cosmoflow-mlperf, unet3d, unet3d-lbann, resnet50, vgg16, alexnet, and those that were registered.

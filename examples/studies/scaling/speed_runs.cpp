@@ -62,7 +62,7 @@ class Speed {
     auto command = with_value(o_.command, "--batch", std::to_string(grid.batch));
     command = with_value(std::move(command), "--grid", grid.grid);
     command = with_value(std::move(command), "--out", folder_of(grid).string());
-    if (silent) command = with_value(std::move(command), "--communication", "none");
+    if (silent) command.insert(command.end(), {"--set", "grid.communication=none"});
     for (const auto* flag : {"--overwrite", silent ? "--json" : "--quiet"})
       if (!has_option(command, flag)) command.emplace_back(flag);
     words.insert(words.end(), command.begin(), command.end());
@@ -129,7 +129,7 @@ class Speed {
     const auto failure = failure_of(grid, true, code);
     if (asked != 0) return;
     // The program has no such option, or not on this device.
-    if (code == 2 && failure.find("--communication") != std::string::npos) {
+    if (code == 2 && failure.find("grid.communication") != std::string::npos) {
       study_.never_silent = last_line(log_of(grid, true));
       return;
     }
