@@ -54,6 +54,7 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
 }  // namespace
 
 bool replaces(const Options& o) {
+  if (o.explain) return true;
   if (o.overwrite || o.resume != newest_in_out) return o.overwrite;
   if (!o.local_copies.empty()) return true;    // which start_from_files finds; it refuses where there is none
   const auto found = find_checkpoints(o.out);  // without one nothing is gone on with

@@ -202,7 +202,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   auto notes = s.notes;
   if (averages) notes[averages_note] = fmt::format("decay {}", o.average_weights);
   const bool silent = o.communication == "none";
-  if (!silent) out.lock(world, patience_of(o));
+  if (!silent && !o.explain) out.lock(world, patience_of(o));
   notes.merge(option_notes(o, steps));
   const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
   const auto first_epoch = began.epoch;

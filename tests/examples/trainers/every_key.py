@@ -1,0 +1,98 @@
+"""Changes each key of a trainer to another valid value and looks whether `train --explain` says something else.
+
+    python3 every_key.py PROGRAM SECTIONS ARGUMENT...     SECTIONS: all, or names separated by commas
+
+Prints each key whose change nothing shows and nothing refuses, and `N keys, M unused`. A refusal is exit code 2 with a message.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+# Texts that have no choices, and numbers whose other values would take long.
+VALUES = {
+    'network.weights': 'absent.h5',
+    'network.take': 'common',
+    'optimizer.freeze': '*',
+    'grid.extents': 'depth=1,filter=1',
+    'grid.layers': 'conv:sample=1',
+    'checkpoint.local_folder': 'local',
+    'report.mllog_entries': 'submission_org=x',
+    'schedule.batch': '4',
+    'data.window': '8',
+    'data.store': '0.001',
+}
+# Keys that have a meaning only with another one.
+WITH = {
+    'checkpoint.local_folder': ['checkpoint.local_steps=2'],
+    'checkpoint.local_steps': ['checkpoint.local_folder=local'],
+    'schedule.decay_factor': ['schedule.shape=step'],
+    'schedule.milestones': ['schedule.shape=step'],
+    'optimizer.momentum': ['optimizer.name=sgd'],
+    'report.mllog_entries': ['report.mllog'],
+}
+
+
+def other(key):
+    """A valid value that is not the default."""
+    name, default = key['key'], key['default']
+    if name in VALUES:
+        return VALUES[name]
+    if key['type'] == 'true or false':
+        return 'false' if default == 'true' else 'true'
+    if 'choices' in key:
+        return next(choice for choice in key['choices'] if choice != default)
+    if 'number' not in key['type']:
+        return 'other'
+    low, high = key.get('low'), key.get('high')
+    first = default[0] if isinstance(default, list) and default else default
+    for value in ('2', '0.5', '3', '0.25', '1', '0.9', '16'):
+        number = float(value)
+        if key['type'].endswith('whole number') or 'whole' in key['type']:
+            if number != int(number):
+                continue
+        if (low is None or number >= low) and (high is None or number <= high) and (first is None or number != float(first)):
+            return value
+    raise SystemExit(f'{name}: no other value is known')
+
+
+def explained(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    text = done.stdout
+    if done.returncode == 2 and done.stderr.strip():
+        return 'refused: ' + done.stderr
+    if done.returncode != 0:
+        raise SystemExit(f'{command}: exit code {done.returncode}: {done.stderr}')
+    return text
+
+
+def main():
+    program, sections, arguments = sys.argv[1], sys.argv[2].split(','), sys.argv[3:]
+    keys = json.loads(subprocess.run([program, 'train', '--keys', '--json'], capture_output=True, text=True, check=True).stdout)
+    out = os.path.join(tempfile.gettempdir(), 'never-written')
+    base = [program, 'train', *arguments, '--explain', '--out', out]
+    reference = {(): explained(base)}
+    count, unused = 0, []
+    for key in keys:
+        name = key['key']
+        if sections != ['all'] and name.split('.')[0] not in sections:
+            continue
+        if key.get('flag') in arguments:
+            continue
+        together = tuple(WITH.get(name, []))
+        settings = [word for setting in together for word in ('--set', setting)]
+        if together not in reference:
+            reference[together] = explained(base + settings)
+        count += 1
+        if explained(base + settings + ['--set', f'{name}={other(key)}']) == reference[together]:
+            unused.append(name)
+    for name in unused:
+        print('unused:', name)
+    print(f'{count} keys, {len(unused)} unused')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
