@@ -40,8 +40,9 @@ struct TargetType {
 struct SampleType {
   Shape extents{1, 1, 1};  // [D, H, W] of every sample, or of those that differ the largest along each axis
   std::int64_t channels = 1;
-  DType type = DType::float32;            // as stored
-  Transform transform = Transform::none;  // what of_source means; never of_source itself
+  std::vector<std::string> channel_names{};  // one for each channel, for pictures; else none
+  DType type = DType::float32;               // as stored
+  Transform transform = Transform::none;     // what of_source means; never of_source itself
   TargetType targets{};
   bool same_extents = true;  // no: extents_of() says which; what batches whole samples refuses such sources
 };

@@ -62,8 +62,8 @@ void refuse_changes(const Options& o, const std::string& file, const Notes& befo
   for (const auto* name : {rate_note, schedule_note})
     if (differs(name, before, now)) changes.push_back(difference(name, before, now));
   if (!changes.empty())
-    throw UsageError(
-        fmt::format("[resume] {} was trained with {}; checkpoint.allow_changes continues it all the same", file, joined(changes, "; with ")));
+    throw UsageError(fmt::format("[resume] {} was trained with {}; checkpoint.allow_changes continues it all the same", file,
+                                 joined(changes, "; with ")));
 }
 
 void list_changes(const std::string& file, const Notes& before, const Notes& now) {

@@ -19,7 +19,8 @@ const char* yes(bool x) { return x ? "yes" : "no"; }
 Explained network_of(const Explanation& e) {
   Explained part{"network", {}};
   for (const auto& note : {"dropout's kept part", "momentum of batch norm", "statistics of batch norm", "frozen parameters"})
-    if (const auto found = e.notes.find(note); found != e.notes.end()) part.lines.push_back(fmt::format("{}: {}", note, found->second));
+    if (const auto found = e.notes.find(note); found != e.notes.end())
+      part.lines.push_back(fmt::format("{}: {}", note, found->second));
   part.lines.push_back(fmt::format("{} parameters", e.net.parameters().elements()));
   for (std::size_t i = 0; i < e.net.parameters().size(); ++i) {
     const auto& p = e.net.parameters()[i];
@@ -41,8 +42,8 @@ Explained data_of(const data::Loader& loader) {
   if (o.crop) add(fmt::format("windows of {}, {} of them over a class other than 0", o.crop->extents, o.crop->foreground));
   if (o.elastic) add(fmt::format("deformed by up to {} cells every {}", o.elastic->amplitude, o.elastic->spacing));
   add(fmt::format("contrast {}, brightness {}, noise {}", o.intensity.contrast, o.intensity.brightness, o.intensity.noise));
-  add(fmt::format("store of {} bytes a rank, {} reading, {} ghost planes", o.store_bytes, o.collective ? "collective" : "independent",
-                  o.ghosts));
+  add(fmt::format("store of {} bytes a rank, {} reading, {} ghost planes", o.store_bytes,
+                  o.collective ? "collective" : "independent", o.ghosts));
   return part;
 }
 
@@ -54,21 +55,24 @@ Explained schedule_of(const Explanation& e) {
   part.lines.push_back(fmt::format("{} epochs of {} steps, {} micro-batches a step", fit.epochs, e.steps, fit.accumulate));
   std::vector<std::string> rates;
   for (const auto step : {std::int64_t{0}, all / 8, all / 4, all / 2, 3 * all / 4, all - 1})
-    if (fit.learning_rate) rates.push_back(fmt::format("{} at step {}", fit.learning_rate(std::max<std::int64_t>(step, 0)), step));
+    if (fit.learning_rate)
+      rates.push_back(fmt::format("{} at step {}", fit.learning_rate(std::max<std::int64_t>(step, 0)), step));
   part.lines.push_back("learning rate " + joined(rates, ", "));
-  part.lines.push_back(fmt::format("ends after {} epochs without gain (0: never), {} s of training, {} s since the start (0: no limit)",
-                                   e.training.patience, e.training.most_seconds, e.training.time_limit));
+  part.lines.push_back(
+      fmt::format("ends after {} epochs without gain (0: never), {} s of training, {} s since the start (0: no limit)",
+                  e.training.patience, e.training.most_seconds, e.training.time_limit));
   return part;
 }
 
 Explained optimizer_of(const Explanation& e) {
   Explained part{"optimizer", {}};
   for (const auto& note : {"optimizer", "learning rate", "momentum", "weight decay", averages_note})
-    if (const auto found = e.notes.find(note); found != e.notes.end()) part.lines.push_back(fmt::format("{}: {}", note, found->second));
+    if (const auto found = e.notes.find(note); found != e.notes.end())
+      part.lines.push_back(fmt::format("{}: {}", note, found->second));
   std::int64_t elements = 0;
   for (const auto& tensor : e.optimizer.state()) elements += tensor.value.elements();
-  part.lines.push_back(fmt::format("{} numbers of state on this rank; gradients of norm {} at most (0: any)", elements,
-                                   e.training.fit.clip_norm));
+  part.lines.push_back(
+      fmt::format("{} numbers of state on this rank; gradients of norm {} at most (0: any)", elements, e.training.fit.clip_norm));
   if (e.training.fit.noise != nullptr) part.lines.emplace_back("the gradient noise scale is measured");
   return part;
 }
@@ -76,22 +80,24 @@ Explained optimizer_of(const Explanation& e) {
 Explained ranks_of_run(const Communicator& world, const Explanation& e) {
   Explained part{"grid", {}};
   part.lines.push_back(fmt::format("{} ranks, {}, communication {}", world.size(), to_string(e.grid), e.options.communication));
-  if (e.loader != nullptr && e.loader->layout()) part.lines.push_back(fmt::format("a rank's block of a batch {}", e.loader->layout()->box().extents()));
+  if (e.loader != nullptr && e.loader->layout())
+    part.lines.push_back(fmt::format("a rank's block of a batch {}", e.loader->layout()->box().extents()));
   for (const auto& layers : e.options.grid_of) part.lines.push_back("layers " + layers);
   const auto settings = gpu_settings();
-  part.lines.push_back(fmt::format("computes in {} on {}; tf32 {}, autotune {}, deterministic {}, graph {}", precision_of(e.options),
-                                   name_of(current_device()), yes(settings.tf32), yes(settings.autotune), yes(settings.deterministic),
-                                   yes(e.training.fit.graph)));
+  part.lines.push_back(fmt::format("computes in {} on {}; tf32 {}, autotune {}, deterministic {}, graph {}",
+                                   precision_of(e.options), name_of(current_device()), yes(settings.tf32), yes(settings.autotune),
+                                   yes(settings.deterministic), yes(e.training.fit.graph)));
   return part;
 }
 
 Explained files_of_run(const Explanation& e) {
   Explained part{"files", {}};
-  for (const auto& file : e.files) part.lines.push_back(file.bytes > 0 ? fmt::format("{}, {} bytes", file.name, file.bytes) : file.name);
+  for (const auto& file : e.files)
+    part.lines.push_back(file.bytes > 0 ? fmt::format("{}, {} bytes", file.name, file.bytes) : file.name);
   const auto& t = e.training;
-  part.lines.push_back(fmt::format("checkpoints every {} epochs, {} steps, {} s (0: never); {} stay; best weights {}; in the background {}",
-                                   t.checkpoint_every, t.checkpoint_steps, t.checkpoint_seconds, t.keep, yes(t.keep_best),
-                                   yes(t.asynchronous)));
+  part.lines.push_back(
+      fmt::format("checkpoints every {} epochs, {} steps, {} s (0: never); {} stay; best weights {}; in the background {}",
+                  t.checkpoint_every, t.checkpoint_steps, t.checkpoint_seconds, t.keep, yes(t.keep_best), yes(t.asynchronous)));
   if (!e.options.local_copies.empty())
     part.lines.push_back(fmt::format("copies in {} every {} steps", e.options.local_copies, e.options.local_steps));
   if (e.options.mtbf > 0) part.lines.push_back(fmt::format("advice for a failure every {} hours", e.options.mtbf));
@@ -136,8 +142,9 @@ void write_recipe(const Communicator& world, const Outputs& out, const Options& 
       if (const auto before = o.origin.find(name); before != o.origin.end() && before->second != text)
         fmt::print(stderr, "warning: the recipe's {} was {}, this run's is {}: it cannot repeat the recipe's run\n", name,
                    before->second, text);
-    auto document = fmt::format("# A run of {0} {1}. `{0} {1} recipe.toml --out FOLDER` repeats it.\nprogram = \"{0}\"\ncommand = \"{1}\"\n{2}",
-                                o.program, o.command, o.recipe);
+    auto document = fmt::format(
+        "# A run of {0} {1}. `{0} {1} recipe.toml --out FOLDER` repeats it.\nprogram = \"{0}\"\ncommand = \"{1}\"\n{2}",
+        o.program, o.command, o.recipe);
     document += fmt::format("\n[origin]\nversion = \"{}\"\ncommit = \"{}\"\nranks = \"{}\"\ngrid = \"{}\"\n", version(), commit(),
                             world.size(), to_string(grid));
     for (const auto& [name, text] : data) document += fmt::format("{} = \"{}\"\n", name, text);

@@ -20,9 +20,9 @@ struct Explained {
   std::string heading;
   std::vector<std::string> lines;
 };
-// Of --explain: the network's parameters, the first samples and how they are changed, the optimizer's state, the learning rate along the training,
-// the grid, checkpoints and files. `loader` may be null, of a training on other batches, whose program adds parts of its own (`more`). Prints
-// on rank 0, with --json as JSON.
+// Of --explain: the network's parameters, the first samples and how they are changed, the optimizer's state, the learning rate
+// along the training, the grid, checkpoints and files. `loader` may be null, of a training on other batches, whose program adds
+// parts of its own (`more`). Prints on rank 0, with --json as JSON.
 struct Explanation {
   const Options& options;
   const TrainerOptions& training;
@@ -37,8 +37,8 @@ struct Explanation {
 };
 void explain(const Communicator& world, const Explanation& explanation);
 
-// Writes recipe.toml: the keys of this run, and as [origin] version, commit, ranks, grid and fingerprints of the data. Rank 0 warns
-// where the recipe that the run was started with came of other data. Collective.
+// Writes recipe.toml: the keys of this run, and as [origin] version, commit, ranks, grid and fingerprints of the data. Rank 0
+// warns where the recipe that the run was started with came of other data. Collective.
 void write_recipe(const Communicator& world, const Outputs& out, const Options& options, const GridExtents& grid,
                   const Notes& notes);
 

@@ -16,7 +16,8 @@ void add_infer_keys(Keys& keys, InferOptions& o, bool scored, const std::string&
   add_weights_keys(keys, o);
   if (scored)
     keys.add("data.part", o.part, one_of({"auto", "all", kept}),
-             fmt::format("all, {0} (what the training kept for it), or auto: {0} if these are the training's data, else all", kept))
+             fmt::format("all, {0} (what the training kept for it), or auto: {0} if these are the training's data, else all",
+                         kept))
         .instead_of("--part");
   keys.add("data.batch", o.batch, whole(1, 1000000000), "samples at once, of all ranks together; predictions do not depend on it")
       .with_unit("samples")
@@ -29,7 +30,8 @@ void add_weights_keys(Keys& keys, Options& o) {
   keys.add("network.last_weights", o.last_weights,
            "takes from a checkpoint of a training with averaged weights those of its last step instead of the averaged ones")
       .instead_of("--last-weights");
-  keys.add("precision.compute", o.precision, one_of({"float32", "tf32", "bfloat16", "float16"}), "the type in which layers compute")
+  keys.add("precision.compute", o.precision, one_of({"float32", "tf32", "bfloat16", "float16"}),
+           "the type in which layers compute")
       .with_default("that of the weights")
       .with_flag("--precision");
   keys.add("precision.deterministic", o.deterministic, "the same bits in every run on as many ranks and threads of such machines")

@@ -22,17 +22,20 @@ void add_data_keys(Keys& keys, Options& o) {
 
 void add_reading_keys(Keys& keys, Options& o) {
   keys.add("data.store", o.store, from(0),
-           "memory of each rank for samples: the ranks read every sample once, keep it together, in blocks, and send each other what "
+           "memory of each rank for samples: the ranks read every sample once, keep it together, in blocks, and send each other "
+           "what "
            "the shuffled, flipped and shifted batches of later epochs need")
       .with_unit("GiB")
       .with_default("none: samples are read again where all of them are more than 1 GiB per node")
       .instead_of("--store");
   keys.add("data.read", o.read, one_of({"independent", "collective"}),
-           "independent: each rank reads its block; collective: some of the ranks that share a sample read pieces of whole planes, "
+           "independent: each rank reads its block; collective: some of the ranks that share a sample read pieces of whole "
+           "planes, "
            "4 MiB or more each, and send the others their blocks, for file systems that many ranks share")
       .instead_of("--read");
   keys.add("data.ghosts", o.ghosts, whole(0, 1000),
-           "planes around each rank's block that are read together with it, so that the first layer needs no halo exchange: half its "
+           "planes around each rank's block that are read together with it, so that the first layer needs no halo exchange: half "
+           "its "
            "kernel, and what a pooling after it adds")
       .with_unit("planes")
       .instead_of("--ghosts");
@@ -40,29 +43,35 @@ void add_reading_keys(Keys& keys, Options& o) {
 
 void add_precision_keys(Keys& keys, Options& o) {
   keys.add("precision.compute", o.precision, one_of({"float32", "float64", "tf32", "bfloat16", "float16"}),
-           "the type in which layers compute. float64 is also the parameters' type; with the others parameters are float32. tf32: float32 "
+           "the type in which layers compute. float64 is also the parameters' type; with the others parameters are float32. "
+           "tf32: float32 "
            "whose products a GPU may round to 10 bits; float16 scales the loss")
       .with_default("float32")
       .with_flag("--precision")
       .instead_of("--dtype");
   keys.add("precision.deterministic", o.deterministic,
-           "the same bits in every run on as many ranks and threads of such machines: sums over ranks in the order of ranks (a step on "
+           "the same bits in every run on as many ranks and threads of such machines: sums over ranks in the order of ranks (a "
+           "step on "
            "two ranks took 1.1 to 1.4 times as long), and on a GPU only kernels that repeat their bits")
       .instead_of("--deterministic");
   keys.add("precision.autotune", o.autotune,
-           "times a GPU's kernels for each convolution at its first call, for 2 s at most, takes the fastest, and keeps the result for "
+           "times a GPU's kernels for each convolution at its first call, for 2 s at most, takes the fastest, and keeps the "
+           "result for "
            "later runs (MPIGRAD_TUNING_FILE)")
       .instead_of("--autotune");
   keys.add("precision.graph", o.graph,
-           "captures a training step once on a GPU and repeats it as one piece of work; not with schedule.accumulate or float16; so far "
+           "captures a training step once on a GPU and repeats it as one piece of work; not with schedule.accumulate or float16; "
+           "so far "
            "run on the emulator only")
       .instead_of("--graph");
 }
 
 void add_grid_key(Keys& keys, Options& o) {
   keys.add("grid.extents", o.grid,
-           "ranks along the axes sample, depth, height, width and, where the network can be split by channels, filter and channel, such as "
-           "sample=2,depth=2; an axis left out is 1. With filter each rank computes some output channels of every layer, with channel it takes "
+           "ranks along the axes sample, depth, height, width and, where the network can be split by channels, filter and "
+           "channel, such as "
+           "sample=2,depth=2; an axis left out is 1. With filter each rank computes some output channels of every layer, with "
+           "channel it takes "
            "some input channels, and it holds that part of the weights")
       .with_default("all ranks along sample")
       .with_flag("--grid");
@@ -71,22 +80,26 @@ void add_grid_key(Keys& keys, Options& o) {
 void add_grid_keys(Keys& keys, Options& o) {
   add_grid_key(keys, o);
   keys.add("grid.layers", o.grid_of,
-           "layers with a grid of their own, such as conv5-7:sample=4 or linear1:filter=4, of as many ranks as grid.extents; volumes are "
+           "layers with a grid of their own, such as conv5-7:sample=4 or linear1:filter=4, of as many ranks as grid.extents; "
+           "volumes are "
            "redistributed between layers of different grids")
       .instead_of("--grid-of");
   keys.add("grid.sharded_weights", o.sharded_weights,
-           "each rank stores a part of every weight, its gradient and the optimizer's state; weights are gathered where they are used, "
+           "each rank stores a part of every weight, its gradient and the optimizer's state; weights are gathered where they are "
+           "used, "
            "gradients reduced and scattered")
       .instead_of("--sharded-weights");
   keys.add("grid.communication", o.communication, one_of({"overlapped", "blocking", "none"}),
-           "overlapped: convolutions compute while halos travel, where that pays; blocking: they wait; none: ranks exchange nothing, which "
+           "overlapped: convolutions compute while halos travel, where that pays; blocking: they wait; none: ranks exchange "
+           "nothing, which "
            "shows what exchange costs, and what is trained is worthless and not written")
       .instead_of("--communication");
 }
 
 void add_norm_keys(Keys& keys, Options& o) {
   keys.add("network.statistics", o.statistics, one_of({"all", "spatial", "batch", "local"}),
-           "ranks that share batch statistics: all, spatial (those of the same samples), batch (the same part of all samples) or local")
+           "ranks that share batch statistics: all, spatial (those of the same samples), batch (the same part of all samples) or "
+           "local")
       .instead_of("--statistics");
   keys.add("network.norm_momentum", o.norm_momentum, between(0, 0.99999),
            "momentum of the running statistics of batch norm; 0.999 for more than about 5,000 steps")
@@ -100,10 +113,12 @@ void add_training_keys(Keys& keys, Options& o) {
   keys.add("seed", o.seed, whole(0), "of weights, order, augmentation and dropout; the same for every grid").with_flag("--seed");
   keys.add("network.weights", o.weights, "a file of weights to start from").with_flag("--weights");
   keys.add("network.take", o.take,
-           "parts of network.weights of another network: `common`, what both have under one name and of one shape, or patterns of this "
+           "parts of network.weights of another network: `common`, what both have under one name and of one shape, or patterns "
+           "of this "
            "network's names, \"encoder.*\", followed by = and the name in the file where it differs, \"encoder.*=backbone.*\"")
       .instead_of("--take");
-  keys.add("optimizer.name", o.optimizer, one_of(optimizer_names()), "lars and lamb are for large batches").with_flag("--optimizer");
+  keys.add("optimizer.name", o.optimizer, one_of(optimizer_names()), "lars and lamb are for large batches")
+      .with_flag("--optimizer");
   keys.add("optimizer.learning_rate", o.learning_rate, above(0), "learning rate at the start of the schedule")
       .with_flag("--learning-rate");
   keys.add("optimizer.momentum", o.momentum, between(0, 0.99999),
@@ -111,14 +126,18 @@ void add_training_keys(Keys& keys, Options& o) {
       .instead_of("--momentum");
   keys.add("optimizer.weight_decay", o.weight_decay, from(0), "decay of all weights except biases and norms")
       .instead_of("--weight-decay");
-  keys.add("optimizer.clip_norm", o.clip_norm, from(0), "largest global norm of the gradients; 0: no limit").instead_of("--clip-norm");
+  keys.add("optimizer.clip_norm", o.clip_norm, from(0), "largest global norm of the gradients; 0: no limit")
+      .instead_of("--clip-norm");
   keys.add("optimizer.average_weights", o.average_weights, between(0, 0.9999999),
-           "decay of an exponential average of the weights, over about 1 / (1 - decay) steps, such as 0.999; the average is evaluated and "
+           "decay of an exponential average of the weights, over about 1 / (1 - decay) steps, such as 0.999; the average is "
+           "evaluated and "
            "written to weights.h5 and best.h5, checkpoints hold both; 0: no average")
       .instead_of("--average-weights");
   keys.add("optimizer.freeze", o.freeze, "patterns of parameters that training leaves as they are, such as \"encoder.*\"")
       .instead_of("--freeze");
-  keys.add("schedule.epochs", o.epochs, whole(0, most_epochs), "passes over the training set").with_unit("epochs").with_flag("--epochs");
+  keys.add("schedule.epochs", o.epochs, whole(0, most_epochs), "passes over the training set")
+      .with_unit("epochs")
+      .with_flag("--epochs");
   keys.add("schedule.batch", o.batch, whole(1, most_batch), "samples in a step, of all ranks together")
       .with_unit("samples")
       .with_flag("--batch");
@@ -146,7 +165,8 @@ void add_training_keys(Keys& keys, Options& o) {
 }
 
 void add_checkpoint_keys(Keys& keys, Options& o) {
-  keys.add("checkpoint.epochs", o.checkpoint_every, whole(0, most_epochs), "writes checkpoint.h5 after every so many epochs; 0: never")
+  keys.add("checkpoint.epochs", o.checkpoint_every, whole(0, most_epochs),
+           "writes checkpoint.h5 after every so many epochs; 0: never")
       .with_unit("epochs")
       .instead_of("--checkpoint-every");
   keys.add("checkpoint.steps", o.checkpoint_steps, whole(0, most_epochs), "and after every so many steps; 0: never")
@@ -162,25 +182,31 @@ void add_checkpoint_keys(Keys& keys, Options& o) {
            "writes best.h5: the weights of the epoch with the smallest loss of the test, or without a test of the training")
       .instead_of("--keep-best");
   keys.add("checkpoint.wait", o.wait_for_checkpoints,
-           "training waits until a checkpoint is on the disk, and none is skipped; otherwise rank 0 writes a copy in the background and "
+           "training waits until a checkpoint is on the disk, and none is skipped; otherwise rank 0 writes a copy in the "
+           "background and "
            "skips checkpoints that are due before it is done")
       .instead_of("--wait-for-checkpoints");
   keys.add("checkpoint.local_folder", o.local_copies,
-           "a folder on a disk of each node, such as /tmp: a checkpoint every checkpoint.local_steps steps on rank 0's node and on another "
-           "one, with split or sharded weights each rank's part on its node and on another one; --resume without a name continues from these "
-           "copies where they are newer than those in --out. Folders of other users are refused; copies of this user's ended trainings are removed")
+           "a folder on a disk of each node, such as /tmp: a checkpoint every checkpoint.local_steps steps on rank 0's node and "
+           "on another "
+           "one, with split or sharded weights each rank's part on its node and on another one; --resume without a name "
+           "continues from these "
+           "copies where they are newer than those in --out. Folders of other users are refused; copies of this user's ended "
+           "trainings are removed")
       .instead_of("--local-copies");
   keys.add("checkpoint.local_steps", o.local_steps, whole(1, most_epochs), "steps between two local copies")
       .with_unit("steps")
       .with_default("none")
       .instead_of("--local-steps");
   keys.add("checkpoint.mtbf", o.mtbf, from(0),
-           "mean time between two failures of so many nodes: at the end the run says after how many minutes a checkpoint would lose the "
+           "mean time between two failures of so many nodes: at the end the run says after how many minutes a checkpoint would "
+           "lose the "
            "least time, by what checkpoints took")
       .with_unit("hours")
       .instead_of("--mtbf");
   keys.add("checkpoint.time_limit", o.time_limit, from(0),
-           "ends with a checkpoint and exit code 75 (and a file `state` in --out that says interrupted) before so much time has passed since the "
+           "ends with a checkpoint and exit code 75 (and a file `state` in --out that says interrupted) before so much time has "
+           "passed since the "
            "start; SIGTERM, SIGINT and SIGUSR1 end a training so at once; 0: no limit")
       .with_unit("minutes")
       .with_flag("--time-limit");
@@ -191,7 +217,8 @@ void add_checkpoint_keys(Keys& keys, Options& o) {
 
 void add_report_keys(Keys& keys, Options& o) {
   keys.add("report.profile", o.profile,
-           "profiles the third to the seventh step: trace.json in --out, for https://ui.perfetto.dev, with lanes of every rank, and a table "
+           "profiles the third to the seventh step: trace.json in --out, for https://ui.perfetto.dev, with lanes of every rank, "
+           "and a table "
            "of the costliest ops")
       .instead_of("--profile");
   keys.add("report.mllog", o.mllog, "writes mllog.txt: the lines of MLPerf's logs").instead_of("--mllog");
@@ -199,7 +226,8 @@ void add_report_keys(Keys& keys, Options& o) {
            "NAME=TEXT: lines of mllog.txt that only the submitter knows, such as submission_org=NAME")
       .instead_of("--mllog-entry");
   keys.add("report.noise_scale", o.noise_scale,
-           "measures the gradient noise scale, which says how many samples in a step, and so how many workers, still help; for runs in which each of "
+           "measures the gradient noise scale, which says how many samples in a step, and so how many workers, still help; for "
+           "runs in which each of "
            "several ranks has samples of its own")
       .instead_of("--noise-scale");
 }
@@ -228,17 +256,19 @@ void add_run_flags(CLI::App& app, Options& o) {
 
 void add_training_flags(CLI::App& app, Options& o) {
   add_run_flags(app, o);
-  app.add_option(
-         "--resume", o.resume,
-         "continue from this checkpoint, on any grid, or from the newest whole one in this folder; without a name from that in --out, "
-         "and from the start where there is none; checkpoints of the start, where --out has none of it, and of the end are written, too, "
-         "so that the same command continues whenever it dies")
+  app.add_option("--resume", o.resume,
+                 "continue from this checkpoint, on any grid, or from the newest whole one in this folder; without a name from "
+                 "that in --out, "
+                 "and from the start where there is none; checkpoints of the start, where --out has none of it, and of the end "
+                 "are written, too, "
+                 "so that the same command continues whenever it dies")
       ->expected(0, 1)
       ->default_str(newest_in_out);
   app.add_flag("--describe", o.describe,
                "print the layers and what a step of schedule.batch costs, and train nothing; needs neither data nor ranks");
-  app.add_flag("--explain", o.explain,
-               "print what the training is going to do: network, data and their order, optimizer, schedule, grid, files; write nothing");
+  app.add_flag(
+      "--explain", o.explain,
+      "print what the training is going to do: network, data and their order, optimizer, schedule, grid, files; write nothing");
 }
 
 void add_size_flag(CLI::App& app, Options& o) {
@@ -255,7 +285,8 @@ void check_device(const Options& o) {
 
 void check(const Options& o) {
   if (o.batch % o.accumulate != 0)
-    throw UsageError(fmt::format("schedule.batch {} cannot be computed in schedule.accumulate {} equal micro-batches", o.batch, o.accumulate));
+    throw UsageError(
+        fmt::format("schedule.batch {} cannot be computed in schedule.accumulate {} equal micro-batches", o.batch, o.accumulate));
   if (o.describe) return;
   if (o.size != 0) throw UsageError("--size is for --describe; volumes that are trained on have their own");
   check_device(o);
@@ -266,9 +297,11 @@ void check(const Options& o) {
   if (o.out.empty()) throw UsageError("--out is not empty");
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
   for (const auto& entry : o.mllog_entries)
-    if (entry.find('=') == std::string::npos || entry.front() == '=') throw UsageError("report.mllog_entries are NAME=TEXT, not " + entry);
+    if (entry.find('=') == std::string::npos || entry.front() == '=')
+      throw UsageError("report.mllog_entries are NAME=TEXT, not " + entry);
   if (!o.mllog_entries.empty() && !o.mllog) throw UsageError("report.mllog_entries are of report.mllog");
-  if (o.local_copies.empty() != (o.local_steps == 0)) throw UsageError("checkpoint.local_folder and checkpoint.local_steps: both or none");
+  if (o.local_copies.empty() != (o.local_steps == 0))
+    throw UsageError("checkpoint.local_folder and checkpoint.local_steps: both or none");
   if (!o.take.empty() && o.weights.empty()) throw UsageError("network.take is of network.weights");
   if (o.allow_changes && o.resume.empty()) throw UsageError("checkpoint.allow_changes is of --resume");
   if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())
@@ -279,8 +312,8 @@ void check(const Options& o) {
     if (o.given.contains(option) && o.schedule != "step")
       throw UsageError(fmt::format("{} is of schedule.shape step, not of {}", option, o.schedule));
   if (o.given.contains("optimizer.momentum") && !takes_momentum(o))
-    throw UsageError(
-        fmt::format("optimizer.momentum is of optimizer.name {}, not of {}", joined(optimizers_with_momentum(), " and "), o.optimizer));
+    throw UsageError(fmt::format("optimizer.momentum is of optimizer.name {}, not of {}",
+                                 joined(optimizers_with_momentum(), " and "), o.optimizer));
 }
 
 void warn(const Options& o, const std::set<std::string>& own, int rank) {

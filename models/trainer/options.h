@@ -27,8 +27,8 @@ inline constexpr const char* newest_in_out = "newest";
 struct Options {
   // data
   std::string data;
-  std::string precision;            // empty: that of dtype
-  std::string dtype = "float32";    // of stored weights that are computed with; a training's is that of precision
+  std::string precision;          // empty: that of dtype
+  std::string dtype = "float32";  // of stored weights that are computed with; a training's is that of precision
   bool flips = false, shifts = false;
   double store = 0;  // GiB of each rank
   std::string read = "independent";
@@ -69,7 +69,7 @@ struct Options {
   bool noise_scale = false;
   // instead of training
   bool describe = false;
-  bool explain = false;  // says what the training is going to do
+  bool explain = false;   // says what the training is going to do
   std::string onnx;       // of evaluate and predict: file to write the network to
   std::int64_t size = 0;  // extent of the volumes described
   // Keys that a recipe or the command line set, whatever their values.

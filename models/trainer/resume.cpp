@@ -130,12 +130,14 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
         require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", file, name, before(name),
                 notes.at(name));
       require_same_contents(world, file, info, notes);
-      require(info.averages == (averages != nullptr), "[resume] {} was trained {} averaged weights (optimizer.average_weights), now it is {} them", file,
+      require(info.averages == (averages != nullptr),
+              "[resume] {} was trained {} averaged weights (optimizer.average_weights), now it is {} them", file,
               info.averages ? "with" : "without", averages ? "with" : "without");
       require(info.epoch <= o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", file, info.epoch,
               o.epochs);
       require(info.epoch_step == 0 || info.epoch_steps == steps,
-              "[resume] {} is {} steps into an epoch of {}; now an epoch has {}: schedule.batch and schedule.accumulate must be the same",
+              "[resume] {} is {} steps into an epoch of {}; now an epoch has {}: schedule.batch and schedule.accumulate must be "
+              "the same",
               file, info.epoch_step, info.epoch_steps, steps);
       refuse_changes(o, file, info.notes, notes);
     });

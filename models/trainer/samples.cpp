@@ -116,9 +116,10 @@ TargetRows rows_of_table(const data::Source& source, const std::string& path) {
 
 void add_sample_keys(Keys& keys, SampleOptions& o, const std::string& part) {
   keys.add("data.path", o.data,
-           fmt::format("the samples: IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, {}), HDF5 or a folder of "
-                       "shards",
-                       data::volume_format_names()))
+           fmt::format(
+               "the samples: IDX, .npy, .npz, CIFAR's .bin, a folder of pictures or volumes (PNG, JPEG, {}), HDF5 or a folder of "
+               "shards",
+               data::volume_format_names()))
       .with_flag("--data");
   if (!part.empty())
     keys.add("data." + part, o.part, "the part: of HDF5 a group, of .npz the arrays' first word, of CIFAR train or test")
@@ -146,7 +147,8 @@ void add_label_key(Keys& keys, SampleOptions& o) {
 
 void add_target_key(Keys& keys, SampleOptions& o) {
   keys.add("data.targets", o.targets,
-           "table (CSV) of numbers to predict: the first line names the columns, the first column is the sample's file or its number "
+           "table (CSV) of numbers to predict: the first line names the columns, the first column is the sample's file or its "
+           "number "
            "from 0; instead of the data's own")
       .instead_of("--targets");
 }
@@ -168,8 +170,10 @@ Shape parse_extents(const std::string& option, const std::string& text) {
 }
 
 data::SourcePtr open(const SampleOptions& o, const std::string& path, const std::string& part, bool targets) {
-  data::OpenOptions options{
-      .group = part, .extents = parse_extents("data.stored", o.stored), .channels = o.channels, .threads = std::max(1, o.workers)};
+  data::OpenOptions options{.group = part,
+                            .extents = parse_extents("data.stored", o.stored),
+                            .channels = o.channels,
+                            .threads = std::max(1, o.workers)};
   options.names = {.volume = o.volume, .label = o.label_dataset};
   options.targets = targets && o.targets.empty();
   if (options.extents.rank() == 0) options.extents = {};
@@ -178,7 +182,8 @@ data::SourcePtr open(const SampleOptions& o, const std::string& path, const std:
   for (const auto& text : o.labels) {
     if (text.ends_with(".csv"))
       throw UsageError(fmt::format(
-          "data.labels takes integers in IDX or .npy files, got '{}'; a table (CSV) of numbers is data.targets of classify", text));
+          "data.labels takes integers in IDX or .npy files, got '{}'; a table (CSV) of numbers is data.targets of classify",
+          text));
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0)
       throw UsageError(fmt::format("data.labels is NAME=FILE, such as kind=kinds.npy; got '{}'", text));
@@ -243,7 +248,8 @@ void set_reading(data::LoaderOptions& loader, const data::Source& source, const 
   loader.ghosts = o.ghosts;
   loader.collective = o.read == "collective";
   if (loader.collective && source.in_memory())
-    throw UsageError("data.read collective: all samples of data.path are in memory, so that ranks read nothing; leave the key out");
+    throw UsageError(
+        "data.read collective: all samples of data.path are in memory, so that ranks read nothing; leave the key out");
 }
 
 std::vector<std::int64_t> all_samples(const data::Source& source) {

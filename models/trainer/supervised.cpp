@@ -223,8 +223,15 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   GradientNoise noise;
   if (o.noise_scale && !silent) options.fit.noise = &noise;
   if (o.explain) {
-    explain(world, {.options = o, .training = options, .net = s.net, .optimizer = *optimizer, .loader = &s.loader, .grid = grid,
-                    .steps = steps, .notes = notes, .files = files});
+    explain(world, {.options = o,
+                    .training = options,
+                    .net = s.net,
+                    .optimizer = *optimizer,
+                    .loader = &s.loader,
+                    .grid = grid,
+                    .steps = steps,
+                    .notes = notes,
+                    .files = files});
     return 0;
   }
   if (!silent) {
@@ -291,7 +298,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     if (profile) {
       const auto table = profile->write(out / trace_file);
       if (first) fmt::print(o.json ? stderr : stdout, "{}", table);
-      if (first && !profile->complete()) fmt::print(stderr, "warning: the training had fewer steps than report.profile looks at\n");
+      if (first && !profile->complete())
+        fmt::print(stderr, "warning: the training had fewer steps than report.profile looks at\n");
     }
     if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
     if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // what is measured is what is in the file

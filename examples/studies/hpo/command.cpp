@@ -63,7 +63,8 @@ void require_names(const Space& space, const char* asked, const std::set<std::st
         fmt::format("{} does not tell its {}s (a space file with help = false does not ask)", shell_text(asking), kind));
   for (const auto& name : wanted)
     if (!names(text, name))
-      throw UsageError(fmt::format("{}: {} has no {} {} (its {} does not name it)", space.name, space.program[0], kind, name, asked));
+      throw UsageError(
+          fmt::format("{}: {} has no {} {} (its {} does not name it)", space.name, space.program[0], kind, name, asked));
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 
 #include "examples/studies/plan/networks.h"
 #include "examples/studies/plan/planner/search/search.h"
+#include "framework/base/joined.h"
 #include "framework/optim/optimizer.h"
 #include "models/nn/describe.h"
-#include "framework/base/joined.h"
 #include "models/trainer/plot/figure.h"
 #include "models/trainer/tool/command_line.h"
 

@@ -124,7 +124,16 @@ struct UniverseSource::State {
     require(volume == type.extents && full.shape[3] == type.channels, "[data] {}: 'full' is {}; in {} it is [{}, {}]", path,
             full.shape, first, joined(type.extents, ", "), type.channels);
     require(full.type == type.type, "[data] {}: 'full' is {}; in {} it is {}", path, full.stored, first, name_of(type.type));
+    if (is_first && reader.contains("redshifts")) name_channels(reader);
     if (with_targets) inspect_targets(reader, is_first);
+  }
+
+  // By the snapshots' redshifts.
+  void name_channels(const Hdf5Reader& reader) {
+    const auto dataset = reader.describe("redshifts");
+    if (!is_number(dataset) || dataset.shape != Shape{type.channels}) return;
+    for (const double redshift : reader.read<double>("redshifts"))
+      type.channel_names.push_back(fmt::format("redshift {:g}", redshift));
   }
 
   void inspect_targets(const Hdf5Reader& reader, bool is_first) {

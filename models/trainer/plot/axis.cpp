@@ -23,6 +23,7 @@ std::vector<Tick> linear_ticks(const Range& range, int wanted) {
   double step = 10 * power;
   for (const double factor : {5.0, 2.0, 1.0})
     if (factor * power >= raw * 0.7) step = factor * power;
+  if (range.whole) step = std::max(step, 1.0);
   std::vector<Tick> ticks;
   const double tolerance = 1e-6 * step;
   for (double k = std::ceil((range.low - tolerance) / step); k * step <= range.high + tolerance; ++k)
@@ -51,6 +52,7 @@ std::vector<Tick> log_ticks(const Range& range) {
 
 void Range::include(double value) {
   if (!std::isfinite(value)) return;
+  whole = (empty() || whole) && value == std::floor(value);
   low = std::min(low, value), high = std::max(high, value);
 }
 

@@ -36,7 +36,9 @@ void KeyFlags::add_to(CLI::App& app, bool all) {
       };
       const auto help = key.help + (key.unit.empty() ? "" : fmt::format(" [{}]", key.unit));
       if (key.type == KeyType::flag) {
-        app.add_flag_function(flag, [take](std::int64_t) { take("true"); }, help)->group(group_of(key));
+        app.add_flag_function(
+               flag, [take](std::int64_t) { take("true"); }, help)
+            ->group(group_of(key));
       } else {
         auto* option = app.add_option_function<std::string>(flag, take, help)->group(group_of(key));
         const auto& choices = key.rule.choices;

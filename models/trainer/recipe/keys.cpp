@@ -41,13 +41,13 @@ template <>
 double from_text(const std::string& text) {
   return std::strtod(text.c_str(), nullptr);
 }
-#define MPIGRAD_WHOLE(T)                                        \
-  template <>                                                   \
-  std::string to_text(const T& x) {                             \
-    return fmt::format("{}", x);                                \
-  }                                                             \
-  template <>                                                   \
-  T from_text(const std::string& text) {                        \
+#define MPIGRAD_WHOLE(T)                                            \
+  template <>                                                       \
+  std::string to_text(const T& x) {                                 \
+    return fmt::format("{}", x);                                    \
+  }                                                                 \
+  template <>                                                       \
+  T from_text(const std::string& text) {                            \
     return static_cast<T>(std::strtoll(text.c_str(), nullptr, 10)); \
   }
 MPIGRAD_WHOLE(int)
@@ -131,9 +131,7 @@ Rule any_number() {
   constexpr double infinite = std::numeric_limits<double>::infinity();
   return number("", -infinite, infinite);
 }
-Rule above(double low) {
-  return number(fmt::format("above {}", low), low, std::numeric_limits<double>::infinity(), true);
-}
+Rule above(double low) { return number(fmt::format("above {}", low), low, std::numeric_limits<double>::infinity(), true); }
 Rule from(double low) { return number(fmt::format("of {} or more", low), low, std::numeric_limits<double>::infinity()); }
 Rule between(double low, double high) { return number(fmt::format("from {} to {}", low, high), low, high); }
 
@@ -293,8 +291,8 @@ std::string Keys::table() const {
     }
     const auto range = range_of(key);
     std::string value = has_value(key) ? literals(key) : key.default_text.empty() ? "none" : key.default_text;
-    text += fmt::format("  {}: {}{}{}; default {}{}\n      {}\n", key.name, describe(key.type),
-                        range.empty() ? "" : ", " + range, key.unit.empty() ? "" : fmt::format(" [{}]", key.unit), value,
+    text += fmt::format("  {}: {}{}{}; default {}{}\n      {}\n", key.name, describe(key.type), range.empty() ? "" : ", " + range,
+                        key.unit.empty() ? "" : fmt::format(" [{}]", key.unit), value,
                         key.flag.empty() ? "" : fmt::format("; flag {}", key.flag), key.help);
   }
   return text;

@@ -51,9 +51,9 @@ struct Key {
   std::vector<std::string> parse(const std::string& text) const;
 
   Key& with_unit(std::string text);
-  Key& with_flag(std::string text);        // "--epochs": typed daily
-  Key& instead_of(std::string text);       // "--warm-up": a flag of an earlier version, which is refused with this key's name
-  Key& with_default(std::string text);     // of a default that has no value of its own: "the network's own"
+  Key& with_flag(std::string text);     // "--epochs": typed daily
+  Key& instead_of(std::string text);    // "--warm-up": a flag of an earlier version, which is refused with this key's name
+  Key& with_default(std::string text);  // of a default that has no value of its own: "the network's own"
 };
 
 // The table of a command. Fields are bound by reference and must outlive it.

@@ -86,7 +86,8 @@ class Reader {
     }
   }
 
-  static std::string value(const std::filesystem::path& path, const toml::node& node, const std::string& name, std::string& type) {
+  static std::string value(const std::filesystem::path& path, const toml::node& node, const std::string& name,
+                           std::string& type) {
     std::string kind, text;
     if (const auto* x = node.as_string()) kind = "text", text = x->get();
     else if (const auto* i = node.as_integer()) kind = "whole number", text = fmt::format("{}", i->get());

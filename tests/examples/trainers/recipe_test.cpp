@@ -42,7 +42,8 @@ std::string write(const testing::Folder& folder, const char* name, const std::st
 
 // On one rank.
 void read(const std::string& path, Keys& keys) {
-  run_threads(1, [&](const std::shared_ptr<Transport>& transport) { (void)read_recipe(*transport, path, "mine", "train", keys); });
+  run_threads(1,
+              [&](const std::shared_ptr<Transport>& transport) { (void)read_recipe(*transport, path, "mine", "train", keys); });
 }
 
 std::string refusal(const std::string& text) {
@@ -114,8 +115,7 @@ TEST_CASE("recipe: what is wrong is said with file, line and key") {
   CHECK(refusal("[schedule]\nepochs = [3]\n") == "r.toml:2: schedule.epochs is a whole number, not a list of whole number");
   CHECK(refusal("[schedule]\nmilestones = 3\n") == "r.toml:2: schedule.milestones is a list of numbers, not a whole number");
   CHECK(refusal("[data]\nflips = 1\n") == "r.toml:2: data.flips is true or false, not a whole number");
-  CHECK(refusal("[schedule]\nepochs = 101\n") ==
-        "r.toml:2: schedule.epochs: a whole number from 0 to 100 is needed, not '101'");
+  CHECK(refusal("[schedule]\nepochs = 101\n") == "r.toml:2: schedule.epochs: a whole number from 0 to 100 is needed, not '101'");
   CHECK(refusal("[optimizer]\nrate = nan\n") == "r.toml:2: optimizer.rate: a finite number above 0 is needed, not nan");
   CHECK(refusal("[schedule]\nshape = \"sine\"\n") == "r.toml:2: schedule.shape: 'sine' is not one of constant, cosine");
   CHECK(refusal("[optimizer]\nfreeze = [\"a\", 1]\n") == "r.toml:2: the elements of optimizer.freeze differ in type");
@@ -134,10 +134,10 @@ TEST_CASE("recipe: settings that --set cannot make") {
   Fields f;
   Keys keys;
   declare(keys, f);
-  CHECK_THROWS_WITH_AS(keys.set_text("schedule.epoch=3"), "--set: there is no key 'schedule.epoch'; did you mean 'schedule.epochs'?",
-                       tool::UsageError);
-  CHECK_THROWS_WITH_AS(keys.set_text("schedule.epochs"), "--set schedule.epochs: a whole number is needed, as schedule.epochs=VALUE",
-                       tool::UsageError);
+  CHECK_THROWS_WITH_AS(keys.set_text("schedule.epoch=3"),
+                       "--set: there is no key 'schedule.epoch'; did you mean 'schedule.epochs'?", tool::UsageError);
+  CHECK_THROWS_WITH_AS(keys.set_text("schedule.epochs"),
+                       "--set schedule.epochs: a whole number is needed, as schedule.epochs=VALUE", tool::UsageError);
   CHECK_THROWS_WITH_AS(keys.set_text("schedule.epochs=x"),
                        "--set schedule.epochs: a whole number from 0 to 100 is needed, not 'x'", tool::UsageError);
   keys.set_text("data.flips");
