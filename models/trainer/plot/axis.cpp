@@ -63,7 +63,7 @@ double Axis::position(double value) const {
 
 Axis make_axis(const Range& data, bool log, int wanted) {
   Axis axis{data, log, {}};
-  auto& [low, high] = axis.range;
+  double &low = axis.range.low, &high = axis.range.high;
   if (data.empty()) low = log ? 1 : 0, high = log ? 10 : 1;
   if (log) {
     if (high / low < 1.2) low /= 1.1, high *= 1.1;
