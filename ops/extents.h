@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_OPS_EXTENTS_H
 #define MPIGRAD_OPS_EXTENTS_H
-// Extents in three dimensions, and the rule for the outputs of a sliding window; 2D and 1D are unit extents. Compiles as CUDA.
+// Extents in three dimensions, and the formula for the outputs of a sliding window. 2D and 1D are unit extents. Compiles as CUDA.
 
 #include <array>
 #include <cstdint>
@@ -17,13 +17,13 @@ struct Triple : Extent3 {
   constexpr Triple(const Extent3& values) : Extent3(values) {}
 };
 
-// Two values, or one for both, of what has height and width.
+// Two values, or one for both, for operations with height and width.
 struct Pair : std::array<std::int64_t, 2> {
   constexpr Pair(std::int64_t both) : std::array<std::int64_t, 2>{both, both} {}
   constexpr Pair(std::int64_t height, std::int64_t width) : std::array<std::int64_t, 2>{height, width} {}
 };
 
-// floor((n + low + high - dilation (k - 1) - 1) / stride) + 1, or 0 where the window does not fit.
+// Outputs of a window along one axis: floor((n + low + high - dilation (k - 1) - 1) / stride) + 1, or 0 where it does not fit.
 inline std::int64_t window_outputs(std::int64_t n, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
                                    std::int64_t low, std::int64_t high) {
   const std::int64_t room = n + low + high - dilation * (kernel - 1) - 1;

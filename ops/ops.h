@@ -1,5 +1,5 @@
 #pragma once
-// Everything that a program needs of ops/: mathematics on tensors.
+// Includes all public headers of ops/: mathematics on tensors.
 
 #include "ops/array/creation.h"
 #include "ops/array/derivatives.h"

@@ -1,5 +1,5 @@
 #pragma once
-// Trades memory for time: nothing inside f is kept for the replay, which runs f again.
+// Trades time for memory: the tape keeps nothing from inside f; the replay runs f again.
 
 #include <functional>
 #include <memory>
@@ -9,39 +9,40 @@
 
 namespace mpigrad {
 
-// y = f(x). f may use parameters and communicate; it must do the same each time it is called (random numbers are functions of
-// their counters, so dropout does). Running statistics are changed by the first run alone. Halos that have arrived in the first
-// run are kept, and not sent again.
+// y = f(x). f may use parameters and communicate. It must compute the same at each call; dropout does, because random numbers are
+// functions of their counters. Only the first run changes running statistics. Halos that arrive in the first run are kept and not
+// sent again.
 //
-// The tape keeps a copy of f and calls it in the replay, when this call is long over: what f refers to must live until then.
-// A lambda captures tensors and numbers by value ([=] or [w], handles are cheap to copy); by reference only what outlives the
-// tape, such as the layers of a network through `this`. Locals captured by reference are read after their end.
+// The tape keeps a copy of f and calls it in the replay, after this call has returned: everything that f refers to must live
+// until then. Let a lambda capture tensors and numbers by value ([=] or [w]; handles are cheap to copy), and capture by reference
+// only objects that outlive the tape, such as the layers of a network through `this`. A local variable captured by reference
+// would be read after its end.
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);
 
-// Gives the memory of y back until somebody reads it, as the replay does, and computes it again then, without the halos, which
-// are kept: for a tensor that nobody reads again before. Of results of norms, whose inputs the tape keeps anyway, and of join();
-// others, tensors on a GPU, and those of which no tape knows stay as they are.
+// Frees the memory of y until y is read again, for example by the replay, and computes y again then; halos are kept. For tensors
+// that are not read before the replay. Applies to results of norms, whose inputs the tape keeps anyway, and of join(); other
+// tensors, tensors on a GPU and tensors that no tape recorded stay as they are.
 void drop_until_read(const Tensor& y);
-// concatenate({a, b}, axis), which drop_until_read() takes.
+// concatenate({a, b}, axis); drop_until_read() accepts its result.
 Tensor join(const Tensor& a, const Tensor& b, int axis);
 
 namespace detail {
 
-// Something that is to arrive from other ranks inside of recompute()'s function, and is small beside what is computed with it.
-// The first run keeps it; the others find it, in the order of the calls, and need not ask for it again.
+// A tensor that arrives from other ranks inside recompute()'s function and is small compared with the tensors computed from it.
+// The first run keeps it; later runs find it in the order of the calls and do not request it again.
 class Arrival {
  public:
-  // The next one of what runs on this thread; outside of recompute() nothing is known, and nothing is kept.
+  // The next arrival of this thread's recompute() run; outside recompute() nothing is known and nothing is kept.
   static Arrival next();
-  // What arrived in the first run; no tensor in the first run.
+  // The tensor that arrived in the first run; no tensor in the first run.
   Tensor known() const { return known_; }
   bool wanted() const { return !places_.empty(); }
-  // Called by the first run, when it is there.
+  // Called by the first run when the tensor has arrived.
   void keep(const Tensor& arrived) const;
 
  private:
   Tensor known_;
-  std::vector<std::shared_ptr<Tensor>> places_;  // of this function and of those around it
+  std::vector<std::shared_ptr<Tensor>> places_;  // of this function and of the enclosing recompute() functions
 };
 
 }  // namespace detail

@@ -1,5 +1,5 @@
 #pragma once
-// What computes a float problem: the library's own name of its kernel, or ours where it has none. For tests and benchmarks.
+// Names of the implementation of a float problem: the library's own name of its kernel, or ours. For tests and benchmarks.
 
 #include <cstdint>
 #include <string>
@@ -10,20 +10,20 @@ namespace mpigrad::cpu {
 
 bool onednn_present();
 
-// The instructions that what computes here was chosen for: "oneDNN AVX2, own loops AVX-512, OpenBLAS Haswell". ONEDNN_MAX_CPU_ISA
-// limits the first of them, OPENBLAS_CORETYPE the last; the own loops take what the processor has.
+// The instruction sets in use: "oneDNN AVX2, own loops AVX-512, OpenBLAS Haswell". ONEDNN_MAX_CPU_ISA limits the first of them,
+// OPENBLAS_CORETYPE the last; our own loops use the instructions of the processor.
 std::string instruction_sets();
 
 enum class Pass : std::uint8_t { forward, data, weight };
 
 // "brgconv:avx512_core", "jit:avx2", ..., "winograd" or "gathered"
 std::string implementation_of(Pass pass, const ConvProblem& p);
-// The implementation of a bfloat16 convolution by the processor's own instructions; empty where float32 computes it.
+// The implementation of a bfloat16 convolution with the processor's own instructions; empty if float32 computes it.
 std::string native_implementation_of(Pass pass, const ConvProblem& p);
 // "jit:avx512_core", ..., or "separated"; the adjoint is always "separated".
 std::string implementation_of(const PoolProblem& p);
 
-// The parts of instruction_sets(), empty without the library.
+// The parts of instruction_sets(); empty without the library.
 std::string onednn_instruction_set();
 std::string blas_kernels();
 

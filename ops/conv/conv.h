@@ -17,14 +17,14 @@ namespace mpigrad {
 struct ConvAttributes {
   Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
   std::int64_t groups = 1;
-  Activation activation = Activation::none;  // of conv() alone, not of the ops below
+  Activation activation = Activation::none;  // for conv() only, not for the ops below
 };
 
 namespace local {
 // y = dT/dg.  D' = floor((D + low + high - dilation (kd - 1) - 1) / stride) + 1;  a kernel that does not fit is refused
 Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes = {});
 }  // namespace local
-// xbar = dT/dx, of spatial extent `extent`. Used forwards it is the transposed convolution.
+// xbar = dT/dx, of spatial extent `extent`. As a forward op it is the transposed convolution.
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& attributes = {});
 // wbar = dT/dw, of kernel extent `kernel`
 Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {});
@@ -39,14 +39,14 @@ Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias
 struct ConvTransposeAttributes {
   Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0, output_padding = 0;
   std::int64_t groups = 1;
-  Activation activation = Activation::none;  // of conv_transpose() alone
+  Activation activation = Activation::none;  // for conv_transpose() only
 };
 namespace local {
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes = {});
 }  // namespace local
 
 Extent3 spatial_extent(const Tensor& x);  // dimensions 1 to 3
-// Refuses a kernel that is larger than the padded input; anything fits an empty one, whose outputs are empty.
+// Refuses a kernel larger than the padded input. Any kernel fits an empty input, whose outputs are empty.
 void require_kernel_fits(std::string_view op, const Extent3& extent, const Extent3& kernel, const ConvAttributes& attributes);
 
 namespace ops {

@@ -1,8 +1,8 @@
 #pragma once
-// The three convolutions of bfloat16 by the instructions that processors have for it (AMX, else AVX512-BF16). Products are added
-// up in float32 and rounded once; subnormal numbers count as 0. A function that returns false has written nothing: the processor
-// has no such instructions, or oneDNN is slow or not trusted with the problem (ops/backends/onednn/onednn_defects.h). The caller
-// then computes in float32, as it does with float16.
+// The three convolutions in bfloat16 with the processor's own instructions (AMX, else AVX512-BF16). Products are added up in
+// float32 and rounded once; subnormal numbers count as 0. A function returns false without writing anything if the processor has
+// no such instructions, or if oneDNN is slow or not trusted with the problem (ops/backends/onednn/onednn_defects.h). The caller
+// then computes in float32, as it does for float16.
 
 #include "framework/tensor/half.h"
 #include "ops/conv/conv_kernels.h"

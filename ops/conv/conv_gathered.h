@@ -1,6 +1,6 @@
 #pragma once
-// The three convolutions as matrix products over gathered rows: what double uses, and float where oneDNN has nothing optimised.
-// Same contract as the functions of conv_kernels.h. Any problem is right; few channels per group are slow.
+// The three convolutions as matrix products over gathered rows: used for double, and for float where oneDNN has no optimised
+// kernel. Same contract as the functions of conv_kernels.h. Correct for any problem; slow with few channels per group.
 
 #include "ops/conv/conv_kernels.h"
 

@@ -2,8 +2,8 @@
 // Convolutions on the CPU as functions of shapes and pointers. Activations are [N, D, H, W, C], weights [K, kd, kh, kw,
 // C/groups], row-major. They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
 //
-// Namespace `reference` has plain loops, for float and double, which decide what is right; without a namespace a library's
-// function is taken where there is a faster one, which must agree.
+// Namespace `reference` has plain loops for float and double, which define the correct results. Functions outside it call a
+// library where that is faster, and must agree with them.
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 #pragma once
-// From tensors and attributes to what the kernels of a convolution are asked for, on every device.
+// Conversion of tensors and attributes to the problem description of convolution kernels, on every device.
 
 #include "ops/conv/conv.h"
 #include "ops/kernel/problems.h"

@@ -1,7 +1,7 @@
 #pragma once
-// Convolutions between 16 and 16 or 32 channels, three taps along each axis and nothing skipped, in 16 bits: kernels of our own
-// (sixteen_channels_kernels.cu), where cuDNN's reach a tenth of what tensor cores do. T is BFloat16 or Float16; sums are float32,
-// in a fixed order. They need the GPU that few_channels_run_here() asks for, and operands that are aligned to 16 bytes.
+// Convolutions between 16 and 16 or 32 channels with three taps along each axis, without stride or dilation, in 16 bits: kernels
+// of our own (sixteen_channels_kernels.cu), as cuDNN's reach a tenth of the tensor cores' peak. T is BFloat16 or Float16; sums
+// are float32, in a fixed order. They need the GPU that few_channels_run_here() asks for, and operands aligned to 16 bytes.
 
 #include <cstdint>
 
@@ -14,7 +14,7 @@ inline bool has_sixteen_channels(const ConvProblem& p) {
   return has_three_taps(p) && p.in_channels == 16 && (p.out_channels == 16 || p.out_channels == 32);
 }
 
-// Bytes of `scratch`, of the weights' gradient or of another pass.
+// Bytes of `scratch`, for the weight gradient or for another pass.
 std::int64_t sixteen_channels_scratch(const ConvProblem& problem, bool of_weights);
 // y = conv(x, w) + bias (if there is one), then the fused activation
 template <class T>

@@ -1,7 +1,7 @@
 #pragma once
-// Convolutions with 32 channels on one side and 32 or 64 on the other, three taps along each axis and nothing skipped, in 16
-// bits: kernels of our own (thirty_two_channels_kernels.cu), where cuDNN's reach a quarter of what tensor cores do. T is BFloat16
-// or Float16; sums are float32, in a fixed order. They need the GPU that few_channels_run_here() asks for, and operands that are
+// Convolutions with 32 channels on one side and 32 or 64 on the other and three taps along each axis, without stride or dilation,
+// in 16 bits: kernels of our own (thirty_two_channels_kernels.cu), as cuDNN's reach a quarter of the tensor cores' peak. T is
+// BFloat16 or Float16; sums are float32, in a fixed order. They need the GPU that few_channels_run_here() asks for, and operands
 // aligned to 16 bytes.
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mpigrad::cuda {
 
-// Whether they compute a convolution from `in` to `out` channels: its forward pass; its data pass is one from out to in.
+// True if these kernels compute a convolution from `in` to `out` channels: its forward pass; its data pass goes from out to in.
 inline bool has_thirty_two_outputs(const ConvProblem& p, std::int64_t in, std::int64_t out) {
   return has_three_taps(p) && out == 32 && (in == 32 || in == 64);
 }
@@ -19,8 +19,8 @@ inline bool has_thirty_two_channels(const ConvProblem& p) {
   return has_thirty_two_outputs(p, p.in_channels, p.out_channels) || has_thirty_two_outputs(p, p.out_channels, p.in_channels);
 }
 
-// Where a number of x is not finite, gradients of other taps of its channel may be none, either.
-// Bytes of `scratch`, of the weights' gradient or of another pass.
+// Bytes of `scratch`, for the weight gradient or for another pass. If an element of x is not finite, gradients of other taps of
+// its channel may be non-finite, too.
 std::int64_t thirty_two_channels_scratch(const ConvProblem& problem, bool of_weights);
 // y = conv(x, w) + bias (if there is one), then the fused activation
 template <class T>

@@ -1,23 +1,23 @@
 #ifndef MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_H
 #define MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_H
-// Activations, and a bias for each channel and a fused activation in one pass, and both their cotangents in another. The channels
-// are the last dimension, all others are rows.
+// Activations; and a bias per channel with a fused activation in one pass, with both cotangents in another pass. The channels are
+// the last dimension, all others are rows.
 
 #include "framework/engine/op.h"
 #include "ops/elementwise/activation_type.h"
 
 namespace mpigrad {
 
-// The activation as an op of its own; x where it is none.
+// Applies the activation as an op of its own; returns x for `none`.
 Tensor activate(const Tensor& x, Activation activation);
 
-// f(what kernels are given of the activation) where they compute it; else f(none) and the activation as an op behind it.
+// f(the activation's kernel parameters) if kernels compute the activation; else f(none), followed by the activation as an op.
 template <class F>
 Tensor fused_or_behind(Activation activation, F&& f) {
   return activation.is_fused() ? f(activation.fused()) : activate(f(scalar::Fused{}), activation);
 }
 
-// The functions behind the constants of Activation: gelu(x), silu(x), ...; others are in elementwise.h.
+// The functions of the constants of Activation: gelu(x), silu(x), ...; others are in elementwise.h.
 Tensor elu(const Tensor& x, double alpha = 1);
 #define MPIGRAD_MAKE(F, name, ...) Tensor name(const Tensor& x);
 MPIGRAD_PLAIN_ACTIVATIONS(MPIGRAD_ROW_AS_IS, MPIGRAD_MAKE)

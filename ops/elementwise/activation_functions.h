@@ -1,7 +1,7 @@
 #ifndef MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_FUNCTIONS_H
 #define MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_FUNCTIONS_H
-// The scalar functions of activations, one definition for CPU and CUDA kernels, as in ops/elementwise/scalar.h. A new activation
-// is a struct and a row of this file; see "To add" in ops/README.md.
+// Scalar functions of activations, one definition for CPU and CUDA kernels, as in ops/elementwise/scalar.h. A new activation
+// needs a struct and a row in this file; see "To add" in ops/README.md.
 
 #include <algorithm>
 #include <cmath>
@@ -10,14 +10,14 @@
 
 namespace mpigrad::scalar {
 
-// What kernels of convolutions, products, norms and pooling compute in their own pass: y < 0 ? factor y : y. Factor 1 is no
-// activation, 0 is ReLU, any other is LeakyReLU.
+// The activation that kernels of convolutions, products, norms and pooling compute in their own pass: y < 0 ? factor y : y.
+// Factor 1 is no activation, 0 is ReLU, any other is LeakyReLU.
 template <class S>
 struct FusedOf {
   S factor = 1;
   MPIGRAD_HOST_DEVICE constexpr bool is_none() const { return factor == S(1); }
   MPIGRAD_HOST_DEVICE constexpr bool is_relu() const { return factor == S(0); }
-  // Of y < 0: ReLU gives +0, not 0 * y, which is -0, and at -infinity NaN.
+  // The value for y < 0. ReLU gives +0: 0 * y would be -0, and NaN for y = -infinity.
   MPIGRAD_HOST_DEVICE constexpr S below(S y) const { return is_relu() ? S(0) : factor * y; }
   template <class T>
   constexpr FusedOf<T> as() const {
@@ -29,17 +29,17 @@ using Fused = FusedOf<double>;
 
 struct LeakyRelu {
   Fused fused{0};
-  // Selections, which vectorise as blends: factor 0 is 0, not 0 * x, which is -0 and at -infinity NaN. NaN stays NaN.
+  // Selections, which vectorise as blends. Factor 0 gives 0; 0 * x would be -0, and NaN for x = -infinity. NaN stays NaN.
   template <class T>
   MPIGRAD_HOST_DEVICE T operator()(T x) const {
     const T a = static_cast<T>(fused.factor), below = a == 0 ? T(0) : a * x;
     return x <= 0 ? below : x;
   }
 };
-// Of the cotangent a and the result b of LeakyRelu.
+// Function of the cotangent a and the result b of LeakyRelu.
 struct LeakyReluAdjoint {
   Fused fused{0};
-  // Selections, as in LeakyRelu: 0 also for an infinite cotangent. Not b > 0: where b is NaN, a passes.
+  // Selections, as in LeakyRelu: 0 also for an infinite cotangent. The test is not b > 0: where b is NaN, a passes.
   template <class T>
   MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
     const T s = static_cast<T>(fused.factor), below = s == T(0) ? T(0) : static_cast<T>(s * a);
@@ -63,8 +63,8 @@ struct Softplus {
   MPIGRAD_HOST_DEVICE auto operator()(auto x) const { return std::max(x, decltype(x)(0)) + std::log1p(std::exp(-std::abs(x))); }
 };
 
-// ---- functions with their first derivative, of numbers, and their second one, of a tensor in differentiable ops, which gives
-// all derivatives beyond
+// ---- functions with their first derivative, for numbers, and their second derivative, for tensors in differentiable ops, from
+// which all higher derivatives follow
 
 struct Elu {  // x > 0 ? x : alpha (exp(x) - 1)
   double alpha = 1;
@@ -145,7 +145,7 @@ struct HardSwish {  // x min(max(x + 3, 0), 6) / 6
   auto second(const auto& x) const { return cast(less(abs(x), zeros_like(x) + 3), x.dtype()) * (1.0 / 3); }
 };
 
-// Of the cotangent g and the argument x of F: g f'(x).
+// g f'(x), a function of the cotangent g and the argument x of F.
 template <class F>
 struct Adjoint : F {
   template <class T>
@@ -156,12 +156,12 @@ struct Adjoint : F {
 
 }  // namespace mpigrad::scalar
 
-// ---- a row each: the function, the name of the activation and of its op, and the ONNX operator that computes it ("" where the
-// exporter composes several, models/export/export.cpp). R is called with each row behind X. Kinds, names, kernels of all
-// devices and derivatives are made of these rows.
+// ---- tables with one row per activation: the function, the name of the activation and of its op, and the ONNX operator that
+// computes it ("" where the exporter composes several, models/export/export.cpp). R is called with X and each row. Kinds, names,
+// kernels of all devices and derivatives are generated from these rows.
 
 // clang-format off
-// With derivatives of their own; those with a parameter are named in activation_type.h, too.
+// Activations with derivatives of their own; those with a parameter are also named in activation_type.h.
 #define MPIGRAD_PLAIN_ACTIVATIONS(R, X) \
   R(X, Gelu, gelu, "") \
   R(X, GeluTanh, gelu_tanh, "") \
@@ -170,14 +170,14 @@ struct Adjoint : F {
 #define MPIGRAD_DERIVED_ACTIVATIONS(R, X) \
   MPIGRAD_PLAIN_ACTIVATIONS(R, X) \
   R(X, Elu, elu, "Elu")
-// Rows of MPIGRAD_PLAIN_FUNCTIONS, too.
+// These are also rows of MPIGRAD_PLAIN_FUNCTIONS.
 #define MPIGRAD_COMPOSED_ACTIVATIONS(R, X) \
   R(X, Tanh, tanh, "Tanh") \
   R(X, Sigmoid, sigmoid, "Sigmoid") \
   R(X, Softplus, softplus, "Softplus")
 // clang-format on
 
-// What R may be: the row as it is; the row of a function of one argument; that of its adjoint.
+// Values of R: the row as it is; the row of a function of one argument; the row of its adjoint.
 #define MPIGRAD_ROW_AS_IS(X, ...) X(__VA_ARGS__)
 #define MPIGRAD_ROW_OF_FUNCTION(X, F, name, onnx) X(F, name, nonlinear)
 #define MPIGRAD_ROW_OF_ADJOINT(X, F, name, onnx) X(F##Adjoint, name##_adjoint, product)

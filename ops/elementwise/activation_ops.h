@@ -6,7 +6,7 @@
 
 namespace mpigrad::ops {
 
-// Of one shape, floating-point only.
+// Operands of equal shape, floating-point only.
 template <class S>
 Tensor activation_adjoint(const S& f, const Tensor& g, const Tensor& x);
 template <class S>

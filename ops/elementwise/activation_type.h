@@ -20,13 +20,13 @@ enum class ActivationKind : std::uint8_t {
 };
 #undef MPIGRAD_MAKE
 
-// A function of each element, which a layer applies to its result:
+// A function of each element that a layer applies to its result:
 //
 //   Activation::none, ::relu, ::leaky_relu(slope), ::elu(alpha), ::gelu (by erf), ::gelu_tanh (PyTorch's approximate="tanh"),
 //   ::silu, ::sigmoid, ::tanh, ::softplus, ::hard_swish
 //
 // None, ReLU and LeakyReLU are fused: kernels of convolutions, linear layers, norms and pooling compute them in their own pass.
-// Any other is an op of its own behind the layer's.
+// Any other activation is an op of its own after the layer's op.
 class Activation {
  public:
 #define MPIGRAD_MAKE(F, name, ...) , name
@@ -46,7 +46,7 @@ class Activation {
   constexpr double parameter() const { return parameter_; }
   constexpr bool is_none() const { return kind_ == ActivationKind::none; }
   constexpr bool is_fused() const { return kind_ <= ActivationKind::leaky_relu; }
-  // What kernels are given; of fused ones only.
+  // The parameters that kernels take; fused activations only.
   constexpr scalar::Fused fused() const {
     if (!is_fused()) fail("[activation] no kernel computes activation {} in its own pass", static_cast<int>(kind_));
     return {parameter_};
@@ -66,7 +66,7 @@ MPIGRAD_PLAIN_ACTIVATIONS(MPIGRAD_ROW_AS_IS, MPIGRAD_MAKE)
 
 std::string_view name_of(ActivationKind kind);
 std::string to_string(Activation activation);  // "relu", "leaky_relu(0.01)"
-// The other way round; "leaky_relu" and "elu" have the parameters of PyTorch. Error: another text.
+// The inverse of to_string(); "leaky_relu" and "elu" have the parameters of PyTorch. Error: any other text.
 Activation activation_of(std::string_view text);
 
 }  // namespace mpigrad

@@ -1,5 +1,5 @@
 #pragma once
-// Operands of one elementwise op of which some are the same on ranks among which others vary, as parameters are beside
+// Aligns operands of one elementwise op when some are replicated over ranks on which others vary, such as parameters and
 // activations.
 
 #include <optional>
@@ -10,10 +10,11 @@
 namespace mpigrad {
 
 struct AlignedOperands {
-  Tensors local;     // this rank's blocks, of which those are replicated; without layouts
+  Tensors local;     // this rank's blocks of the replicated operands too; without layouts
   LayoutPtr layout;  // of the result
 };
-// Nothing if there are none, or only constants that broadcast. Refuses what elementwise_layout() does.
+// Empty if no operand needs it: none is replicated where others vary, or only constants that broadcast are. Refuses what
+// elementwise_layout() refuses.
 std::optional<AlignedOperands> align_operands(std::string_view op, Inputs in, Elementwise kind);
 
 }  // namespace mpigrad

@@ -21,7 +21,7 @@ inline Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& 
   return result;
 }
 
-// Strides of an operand in the shape of the result, 0 where it repeats.
+// Strides of an operand in the shape of the result; 0 along dimensions where it repeats.
 inline std::array<std::int64_t, Shape::max_rank> broadcast_strides(const Shape& operand, const Shape& result) {
   const auto own = operand.strides();
   std::array<std::int64_t, Shape::max_rank> strides{};
@@ -31,7 +31,7 @@ inline std::array<std::int64_t, Shape::max_rank> broadcast_strides(const Shape& 
   return strides;
 }
 
-// Arrays of these strides that are walked together through `shape`.
+// Arrays with these strides, walked together through `shape`.
 template <class... S>
 StridedArrays<static_cast<int>(sizeof...(S))> walk_of(const Shape& shape, const S&... strides) {
   StridedArrays<static_cast<int>(sizeof...(S))> result;

@@ -1,15 +1,15 @@
 #ifndef MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 #define MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 // Functions of corresponding elements. Operands broadcast: shapes are aligned at the right and extents of 1 repeat.
-// Types are equal or meet as result_type() says (framework/tensor/dtype.h); floating-point types have derivatives, comparisons
+// Types are equal or promoted by result_type() (framework/tensor/dtype.h); floating-point types have derivatives, comparisons
 // give booleans. bfloat16 and float16 are computed in float32 and rounded once.
 //
 // Where a function is not smooth and its argument is NaN, its value is NaN and the cotangent passes: relu, leaky_relu, abs and
-// clamp hand it on, maximum and minimum to both operands, and reductions, pooling and scans to the elements that are NaN, those
-// over ranks included. So an error shows in the gradients of everything behind it, where a derivative of 0 would keep what is
-// there as it was and hide that it has gone wrong. Every kernel follows this, fused ones too: masks are !(y <= 0), not y > 0.
-// (PyTorch does so in relu, maximum, minimum, max and max pooling; in leaky_relu it passes slope times the cotangent, in abs and
-// clamp nothing.) sign, floor, ceil, round, trunc and floor_divide have no derivative anywhere, and sign(NaN) is NaN.
+// clamp pass it on, maximum and minimum pass it to both operands, and reductions, pooling and scans, also those over ranks, to
+// the elements that are NaN. An error thus shows in the gradients of all earlier ops, where a derivative of 0 would hide it.
+// Every kernel follows this, fused ones too: masks are !(y <= 0), not y > 0. (PyTorch does so in relu, maximum, minimum, max and
+// max pooling; in leaky_relu it passes slope times the cotangent, in abs and clamp nothing.) sign, floor, ceil, round, trunc and
+// floor_divide have no derivative anywhere, and sign(NaN) is NaN.
 
 #include "framework/tensor/tensor.h"
 #include "ops/elementwise/number.h"
@@ -19,15 +19,15 @@ namespace mpigrad {
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
-// Of integers it rounds towards zero; x / 0 is 0, and the lowest number / -1 is itself.
+// Integer division rounds towards zero; x / 0 is 0, and the lowest number / -1 is itself.
 Tensor divide(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);  // where a == b the cotangent goes half to each
 Tensor minimum(const Tensor& a, const Tensor& b);
-// a > 0 where b is not constant. Of integers exactly, modulo 2^bits; a^-n is 1 / a^n, rounded towards zero, and 0 for a = 0.
+// a > 0 where b is not constant. Integers: exact modulo 2^bits; a^-n is 1 / a^n, rounded towards zero, and 0 for a = 0.
 Tensor pow(const Tensor& a, const Tensor& b);
-// a - floor(a / b) b, with the sign of b; of integers 0 where b is 0.
+// a - floor(a / b) b, with the sign of b; 0 for integers where b is 0.
 Tensor remainder(const Tensor& a, const Tensor& b);
-Tensor floor_divide(const Tensor& a, const Tensor& b);  // floor(a / b), derivative 0; of integers 0 where b is 0
+Tensor floor_divide(const Tensor& a, const Tensor& b);  // floor(a / b), derivative 0; 0 for integers where b is 0
 
 // scale * x + shift
 Tensor affine(const Tensor& x, double scale, double shift);
@@ -44,7 +44,7 @@ Tensor sign(const Tensor& x);   // derivative 0
 Tensor floor(const Tensor& x);  // derivative 0
 Tensor ceil(const Tensor& x);   // derivative 0
 Tensor trunc(const Tensor& x);  // towards zero; derivative 0
-Tensor round(const Tensor& x);  // to the nearest, from the middle to the even one; derivative 0
+Tensor round(const Tensor& x);  // to the nearest, ties to even; derivative 0
 Tensor exp2(const Tensor& x);
 Tensor log2(const Tensor& x);
 Tensor log10(const Tensor& x);
@@ -65,26 +65,26 @@ Tensor erf(const Tensor& x);
 Tensor erfc(const Tensor& x);
 Tensor erfinv(const Tensor& x);
 Tensor lgamma(const Tensor& x);                // log |Gamma(x)|
-Tensor polygamma(int order, const Tensor& x);  // derivative of `order` of digamma; NaN for orders above 1 below -1e4
+Tensor polygamma(int order, const Tensor& x);  // derivative of order `order` of digamma; NaN for orders above 1 below -1e4
 inline Tensor digamma(const Tensor& x) { return polygamma(0, x); }
-// ---- of floating-point numbers
+// ---- floating-point operands
 Tensor atan2(const Tensor& y, const Tensor& x);
 Tensor hypot(const Tensor& a, const Tensor& b);      // sqrt(a^2 + b^2) without overflow; derivative NaN where both are 0
 Tensor copysign(const Tensor& a, const Tensor& b);   // |a| with the sign of b
-Tensor nextafter(const Tensor& a, const Tensor& b);  // the next number from a towards b; float32 and float64; derivative of a
+Tensor nextafter(const Tensor& a, const Tensor& b);  // next number from a towards b; float32 and float64; cotangent to a
 Tensor logaddexp(const Tensor& a, const Tensor& b);  // log(e^a + e^b) without overflow
-// Booleans; of integers no number is infinite or NaN.
+// Boolean results; no integer is infinite or NaN.
 Mask isnan(const Tensor& x);
 Mask isinf(const Tensor& x);
 Mask isfinite(const Tensor& x);
-Mask signbit(const Tensor& x);  // of -0 too
-// ---- of integers and booleans; shifts by 0 bits and more, of integers alone
+Mask signbit(const Tensor& x);  // true for -0 too
+// ---- integers and booleans; shifts: integers only, by 0 bits or more
 Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_invert(const Tensor& x);
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
-Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // copies of the sign come from the left
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // arithmetic shift: copies of the sign come in from the left
 Tensor sigmoid(const Tensor& x);
 Tensor softplus(const Tensor& x);  // log(1 + exp(x)), without overflow
 Tensor relu(const Tensor& x);      // derivative 0 at 0
@@ -103,7 +103,7 @@ Mask logical_xor(const Tensor& a, const Tensor& b);
 Mask logical_not(const Tensor& a);
 // condition ? a : b; condition is boolean; all three broadcast
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-// Another element type; the cotangent is cast back. Integers carry no derivative.
+// Converts to another element type; the cotangent is cast back. Integers carry no derivative.
 Tensor cast(const Tensor& x, DType dtype);
 
 Tensor negate(const Tensor& x);

@@ -13,7 +13,7 @@ namespace mpigrad::cuda {
 
 template <class F, class T>
 void unary(const F& f, std::int64_t n, const T* x, T* y, Stream stream);
-// All of one shape.
+// Operands of equal shape.
 template <class F, class T>
 void binary(const F& f, std::int64_t n, const T* a, const T* b, T* y, Stream stream);
 // Arrays of the walk: a, b; y is contiguous. T also integers and booleans.

@@ -1,6 +1,6 @@
 #pragma once
-// The op structs behind ops/elementwise/elementwise.h: one template per arity, one small function struct per op: its scalar
-// function (ops/elementwise/scalar.h, shared by all devices) and its vjp. y = f(x), cotangents have bars:  xbar = ybar f'(x).
+// Ops of ops/elementwise/elementwise.h: one template per arity, and one small function struct per op with its scalar function
+// (ops/elementwise/scalar.h, shared by all devices) and its vjp. y = f(x); cotangents have bars: xbar = ybar f'(x).
 
 #include <cmath>
 #include <limits>
@@ -15,10 +15,10 @@
 
 namespace mpigrad::ops {
 
-// What a vjp reads.
+// Values that a vjp reads.
 inline constexpr unsigned none = 0, first = 1, second = 2, both = 3, output = 1;
 
-// What ops/elementwise/scalar.h says of a function.
+// Element types of a function, from the lists in ops/elementwise/scalar.h.
 enum class ElementTypes : std::uint8_t { arithmetic, floating, integral };
 struct ElementwiseRow {
   std::string_view name;
@@ -44,12 +44,12 @@ MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_ARITHMETIC_ROW)
 #undef MPIGRAD_INTEGRAL_ROW
 #undef MPIGRAD_ROW
 
-// Whether the function F is computed with numbers of type T.
+// True if F is computed for numbers of type T.
 template <class F, class T>
 inline constexpr bool takes = F::row.types == ElementTypes::arithmetic ||
                               (F::row.types == ElementTypes::floating) == is_floating(dtype_of<T>());
 
-// The function of an op, with its cotangents.
+// An op's scalar function and the values that its cotangents need.
 template <class S, unsigned of_inputs = none, unsigned of_output = none>
 struct Function : S {
   using Scalar = S;
@@ -156,7 +156,7 @@ struct Square : Function<scalar::Square, first> {
 struct Reciprocal : Function<scalar::Reciprocal, none, output> {
   Tensor cotangent(const Tensor& g, const Tensor&, const Tensor& y) const { return affine(g * square(y), -1, 0); }
 };
-// The derivative of |x|: the sign of x, 1 where it is NaN.
+// The derivative of |x|: the sign of x, 1 where x is NaN.
 Tensor derivative_of_abs(const Tensor& x);
 struct Abs : Function<scalar::Abs, first> {
   Tensor cotangent(const Tensor& g, const Tensor& x, const Tensor&) const { return g * derivative_of_abs(x); }
@@ -273,7 +273,7 @@ struct Subtract : Function<scalar::Subtract> {
   Tensor second(Ref g, Ref, Ref, Ref) const { return -g; }
 };
 struct Multiply : Function<scalar::Multiply, both> {
-  unsigned reads = both;  // an operand whose partner is constant is not read again
+  unsigned reads = both;  // an operand is not read again if its partner is constant
   Tensor first(Ref g, Ref, Ref b, Ref) const { return g * b; }
   Tensor second(Ref g, Ref a, Ref, Ref) const { return g * a; }
 };
@@ -281,14 +281,14 @@ struct Divide : Function<scalar::Divide, second, output> {
   Tensor first(Ref g, Ref, Ref b, Ref) const { return g / b; }
   Tensor second(Ref g, Ref, Ref b, Ref y) const { return -(g * y / b); }
 };
-// a, but 1 where a and b are both 0.
+// a, or 1 where a and b are both 0.
 Tensor base_for_derivative(const Tensor& a, const Tensor& b);
 struct Pow : Function<scalar::Pow, both,
                       1> {  // y = a^b;  abar = ybar b a^(b-1), which is 0 for b = 0 whatever a is,  bbar = ybar y log a
   Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * b * pow(base_for_derivative(a, b), b - 1); }
   Tensor second(Ref g, Ref a, Ref, Ref y) const { return g * y * log(a); }
 };
-// The share of the cotangent that goes to the winner: 1, 0, or 1/2 at a tie; 1 for either where one of them is NaN.
+// The part of the cotangent that goes to the winner: 1, 0, or 1/2 at a tie; 1 for each operand where one of them is NaN.
 Tensor selection(const Tensor& winner, const Tensor& loser);
 struct Maximum : Function<scalar::Maximum, both> {
   Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * selection(a, b); }
@@ -322,14 +322,14 @@ struct Nextafter : Function<scalar::Nextafter> {
   Tensor first(Ref g, Ref, Ref, Ref) const { return g; }
   Tensor second(Ref, Ref, Ref, Ref) const { return {}; }
 };
-// a - b, but 0 where both are the same infinity.
+// a - b, or 0 where both are the same infinity.
 Tensor finite_difference(const Tensor& a, const Tensor& b);
 struct Logaddexp : Function<scalar::Logaddexp, both> {  // y = log(e^a + e^b)
   Tensor first(Ref g, Ref a, Ref b, Ref) const { return g * sigmoid(finite_difference(a, b)); }
   Tensor second(Ref g, Ref a, Ref b, Ref) const { return g * sigmoid(finite_difference(b, a)); }
 };
 template <class S>
-struct Bitwise : Function<S> {  // of integers, which have no derivatives
+struct Bitwise : Function<S> {  // integers have no derivatives
   using Ref = const Tensor&;
   Tensor first(Ref, Ref, Ref, Ref) const { return {}; }
   Tensor second(Ref, Ref, Ref, Ref) const { return {}; }

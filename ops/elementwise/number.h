@@ -1,7 +1,7 @@
 #ifndef MPIGRAD_OPS_ELEMENTWISE_NUMBER_H
 #define MPIGRAD_OPS_ELEMENTWISE_NUMBER_H
-// C++ numbers as operands, and the operators of tensors. A number takes the element type of the tensor beside it, as the Python
-// array API standard has it: x + 1 of an int32 tensor is int32, 2 * x of a float32 tensor is float32.
+// C++ numbers as operands, and the operators of tensors. A number takes the element type of the tensor operand, as in the Python
+// array API standard: x + 1 of an int32 tensor is int32, 2 * x of a float32 tensor is float32.
 
 #include <concepts>
 #include <string_view>

@@ -1,6 +1,7 @@
 #pragma once
-// The scalar functions of elementwise ops, one definition for CPU and CUDA kernels. They are called with float, double, integers
-// (binary ones) or bool; 16-bit types are widened before and rounded after. Those of activations are in activation_functions.h.
+// Scalar functions of elementwise ops, one definition for CPU and CUDA kernels. Arguments are float, double, integers (binary
+// functions) or bool; 16-bit types are widened before and rounded after. Scalar functions of activations are in
+// activation_functions.h.
 
 #include <algorithm>
 #include <cmath>
@@ -92,7 +93,7 @@ struct Multiply {
   MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a * b); }
 };
 struct Divide {
-  // Of integers: x / 0 is 0, and the lowest number / -1 is itself; the processor would end the program on both.
+  // Integers: x / 0 is 0, and the lowest number / -1 is itself; the processor would abort the program on both.
   template <class T>
   MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, bool>) {
@@ -108,7 +109,7 @@ struct Divide {
   }
 };
 struct Pow {
-  // Of integers exactly, modulo 2^bits; a^-n is 1 / a^n, rounded towards zero, and 0 for a = 0.
+  // Integers: exact modulo 2^bits; a^-n is 1 / a^n, rounded towards zero, and 0 for a = 0.
   template <class T>
   MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
     if constexpr (std::is_same_v<T, bool>) return a || !b;
@@ -117,12 +118,12 @@ struct Pow {
   }
 };
 struct Maximum {
-  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return a > b || a != a ? a : b; }  // NaN, from either side, wins
+  MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return a > b || a != a ? a : b; }  // NaN wins, from either side
 };
 struct Minimum {
   MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return a < b || a != a ? a : b; }
 };
-// Both have the sign of b where they are not 0. Of integers x / 0 is 0, and x mod 0 is 0.
+// Nonzero results have the sign of b. Integers: x / 0 is 0, and x mod 0 is 0.
 struct Remainder {
   template <class T>
   MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
@@ -156,7 +157,7 @@ struct FloorDivide {
   }
 };
 
-// ---- binary, of floating-point numbers
+// ---- binary, floating-point numbers
 
 struct Atan2 {
   MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return std::atan2(a, b); }
@@ -178,7 +179,7 @@ struct Logaddexp {
   }
 };
 
-// ---- binary, of integers and booleans
+// ---- binary, integers and booleans
 
 struct BitwiseAnd {
   MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a & b); }
@@ -189,7 +190,7 @@ struct BitwiseOr {
 struct BitwiseXor {
   MPIGRAD_HOST_DEVICE auto operator()(auto a, auto b) const { return static_cast<decltype(a)>(a ^ b); }
 };
-// By b bits, 0 <= b; where b is at least their number, no bit stays, and copies of the sign come from the left.
+// Shifts by b bits, 0 <= b. If b is at least the number of bits, none of them remains; copies of the sign come in from the left.
 struct LeftShift {
   template <class T>
   MPIGRAD_HOST_DEVICE T operator()(T a, T b) const {
@@ -230,13 +231,13 @@ struct LogicalXor {
 
 }  // namespace mpigrad::scalar
 
-// ---- all of them, a row each: the function, the name of the op and of the function that users call, and what it is on a
-// distributed tensor (Elementwise, ops/layout_rules.h). Kernels of all devices, ops and plain functions are made of these rows:
-//   #define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cpu, Inputs, Outputs) const;
-//   MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+// ---- tables with one row per function: its struct, the name of the op and of the public function, and its kind on distributed
+// tensors (Elementwise, ops/layout_rules.h). The kernels of all devices, ops and public functions are generated from these rows:
+//  #define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cpu, Inputs, Outputs) const;
+//  MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
 
 // clang-format off
-// Without attributes.
+// Functions without attributes.
 #define MPIGRAD_PLAIN_FUNCTIONS(X) \
   X(Exp, exp, nonlinear) \
   X(Expm1, expm1, nonlinear) \
@@ -281,7 +282,7 @@ struct LogicalXor {
   X(LeakyRelu, leaky_relu, nonlinear) \
   X(Clamp, clamp, nonlinear) \
   MPIGRAD_DERIVED_ACTIVATIONS(MPIGRAD_ROW_OF_FUNCTION, X)
-// Of every type that is computed with.
+// For every element type that is computed with.
 #define MPIGRAD_ARITHMETIC_FUNCTIONS(X) \
   X(Add, add, linear) \
   X(Subtract, subtract, linear) \
@@ -293,7 +294,7 @@ struct LogicalXor {
   X(Remainder, remainder, nonlinear) \
   X(FloorDivide, floor_divide, nonlinear) \
   X(LeakyReluAdjoint, leaky_relu_adjoint, product)
-// Of floating-point operands of one shape.
+// For floating-point operands of equal shape.
 #define MPIGRAD_ADJOINT_FUNCTIONS(X) MPIGRAD_DERIVED_ACTIVATIONS(MPIGRAD_ROW_OF_ADJOINT, X)
 #define MPIGRAD_FLOATING_FUNCTIONS(X) \
   X(Atan2, atan2, nonlinear) \

@@ -8,7 +8,7 @@
 
 namespace mpigrad::cpu {
 
-// Rows of `channels` values, channels last; sums accumulate in double.
+// x is [rows, channels], channels last; sums accumulate in double.
 // mean[c] and m2[c] = sum (x - mean)^2, in two passes over cache-sized chunks combined by Chan's formula.
 template <class T>
 void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* mean, T* m2);
@@ -16,7 +16,7 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* me
 template <class T>
 void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, scalar::Fused fused,
                     T* y);
-// y = fused(x + bias);  inner = y <= 0 ? factor * g : g, which may be g itself, and sums[c] = sum inner
+// y = fused(x + bias);  inner = y <= 0 ? factor * g : g (may be in g's memory), and sums[c] = sum inner
 template <class T>
 void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused, T* y);
 template <class T>

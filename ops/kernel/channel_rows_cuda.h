@@ -1,5 +1,5 @@
 #pragma once
-// Kernels of a GPU for rows of channels: norms, and what goes back through biases with activations.
+// GPU kernels for rows of channels: norms, and the cotangents of biases with activations.
 // They know no tensors and no tapes; included inside ops only. T is any floating-point type of the library unless said otherwise;
 // 16-bit types are computed with as float32 and rounded once. All results are the same in every run: sums have a fixed order and
 // nothing is added atomically.
@@ -11,10 +11,11 @@
 
 namespace mpigrad::cuda {
 
-// x: [groups, rows, channels], what there is per channel: [groups, channels]; sums in double. S, of what there is per channel, is
-// what T is computed in: float for 16-bit types, else T. At most 65,535 groups.
+// x: [groups, rows, channels], per-channel values: [groups, channels]; sums in double. S, the type of per-channel values, is the
+// type that T is computed in: float for 16-bit types, else T. At most 65,535 groups.
 
-// At most so many blocks of rows have sums of their own, one after the other in what the functions below need as scratch.
+// Upper limit of the number of blocks of rows with sums of their own, stored one after the other in the scratch memory of the
+// functions below.
 std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels);
 inline std::int64_t channel_scratch(std::int64_t groups, std::int64_t rows, std::int64_t channels) {
   return groups * channel_blocks(rows, channels) * 2 * channels;
@@ -27,7 +28,7 @@ void channel_moments(std::int64_t groups, std::int64_t rows, std::int64_t channe
 template <class T, class S>
 void channel_affine(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* x, const S* m, const S* a, const S* b,
                     scalar::Fused fused, T* y, Stream stream);
-// h = y <= 0 ? factor * g : g, which may be g, and sums[c] = sum h; of one group
+// h = y <= 0 ? factor * g : g (may be in g's memory), and sums[c] = sum h; one group only
 template <class T>
 void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, scalar::Fused fused,
                              double* scratch, T* h, T* sums, Stream stream);
@@ -36,9 +37,9 @@ template <class T, class S>
 void channel_dots(std::int64_t groups, std::int64_t rows, std::int64_t channels, const T* g, const T* x, const S* m,
                   double* scratch, S* sums, S* dots, Stream stream);
 
-// Behind fused(z), z = (x - m) a + b with a = gamma inverse, inverse = (variance + epsilon)^-1/2 of x's own
-// statistics: h = z <= 0 ? factor g : g, sums[c] = sum h, dots[c] = sum h (x - m), and
-// gx = a (h - sums / rows - (x - m) inverse^2 dots / rows), which may be g.
+// The adjoint of fused(z), z = (x - m) a + b with a = gamma inverse, inverse = (variance + epsilon)^-1/2 from the statistics of x
+// itself: h = z <= 0 ? factor g : g, sums[c] = sum h, dots[c] = sum h (x - m), and gx = a (h - sums / rows - (x - m) inverse^2
+// dots / rows), which may be in g's memory.
 template <class S>
 struct NormOfChannels {
   scalar::FusedOf<S> fused{};

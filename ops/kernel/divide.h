@@ -1,6 +1,6 @@
 #pragma once
-// Division of an int that is not negative by one that is known before the kernel runs, in a product and a shift of 64 bits, where
-// a GPU has no instruction for it. Plain host code apart from its mark, so that it is tested without a GPU.
+// Division of a nonnegative int by a divisor that is known before the kernel runs, as a 64-bit product and a shift; GPUs have no
+// integer division instruction. Plain host code apart from its annotation, so that it is tested without a GPU.
 
 #include <cstdint>
 

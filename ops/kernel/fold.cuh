@@ -1,19 +1,19 @@
 #pragma once
-// Folding values of the threads of a block, always in the same order.
+// Reductions over the threads of a block, always in the same order.
 
 namespace mpigrad::cuda {
 
 constexpr int warp = 32;
-constexpr int few_terms = 16;  // at most so many of a sum, and a thread adds them up alone
+constexpr int few_terms = 16;  // sums of at most this many terms are added by one thread
 
-// Of the lanes of a warp; lane 0 has the result. `fold` is commutative but for NaN and rounding.
+// Reduces over the lanes of a warp; lane 0 has the result. `fold` is commutative except for NaN and rounding.
 template <class A, class Fold>
 __device__ inline A fold_warp(A value, const Fold& fold) {
   for (int step = warp / 2; step > 0; step /= 2) value = fold(value, static_cast<A>(__shfl_down_sync(0xffffffffU, value, step)));
   return value;
 }
 
-// Of a block of whole warps along x, at most 32 of them; all threads have the result. `shared` holds 33 values.
+// Reduces over a block of whole warps along x, at most 32 warps; all threads have the result. `shared` holds 33 values.
 template <class A, class Fold>
 __device__ inline A fold_block(A value, const A& start, A* shared, const Fold& fold) {
   const int lane = static_cast<int>(threadIdx.x) % warp, of = static_cast<int>(threadIdx.x) / warp;

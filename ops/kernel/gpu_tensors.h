@@ -1,5 +1,5 @@
 #pragma once
-// Between tensors and kernels of GPUs: pointers, element widths.
+// Access of GPU kernels to tensors: pointers, element widths.
 
 #include <cstdint>
 #include <span>
@@ -22,7 +22,7 @@ T* written(Tensor& x) {
 
 using Strides = std::array<std::int64_t, Shape::max_rank>;
 
-// Memory for a kernel, of the compute stream.
+// Memory for a kernel, allocated on the compute stream.
 inline Tensor scratch(std::int64_t elements, DType dtype) { return Tensor({Shape{elements}, dtype}, DeviceKind::cuda); }
 
 }  // namespace mpigrad::ops

@@ -1,5 +1,5 @@
 #pragma once
-// Masks of labels on a GPU: what the family of views computes and that of losses calls.
+// Masks of labels on a GPU: computed by the views family, called by the losses.
 
 #include <cstdint>
 

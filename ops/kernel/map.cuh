@@ -8,7 +8,8 @@ namespace mpigrad::cuda {
 
 inline bool aligned(const void* pointer, std::uintptr_t bytes) { return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0; }
 
-// y[i] = f(x[i]...). Whole packs of V are loaded as one if `packed`; what remains is done one by one, by the last threads.
+// y[i] = f(x[i]...). If `packed`, whole packs of V elements are loaded at once, and the last threads compute the remaining
+// elements one by one.
 template <int V, class F, class R, class... A>
 __global__ void map_kernel(F f, std::int64_t n, bool packed, R* y, const A*... x) {
   const std::int64_t packs = (n + V - 1) / V;

@@ -1,5 +1,5 @@
 #pragma once
-// An exception may not leave a parallel region. `guard` keeps the first one of all threads, `rethrow` throws it behind the
+// An exception must not leave a parallel region. `guard` keeps the first exception of all threads; `rethrow` throws it after the
 // region.
 
 #include <atomic>
@@ -9,7 +9,7 @@ namespace mpigrad::cpu {
 
 class ParallelErrors {
  public:
-  // Runs f, unless something has failed already.
+  // Runs f unless an earlier call has failed.
   template <class F>
   void guard(F&& f) noexcept {
     if (failed_.load(std::memory_order_relaxed)) return;

@@ -1,5 +1,5 @@
 #pragma once
-// What was chosen and built for a problem, kept until others were asked for more recently. Of one thread.
+// Cache of the plans chosen and built for problems; drops the least recently used. For one thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ class PlanCache {
  public:
   explicit PlanCache(std::size_t most = 1024) : most_(most) {}
 
-  // The value stays alive as long as the caller holds it, also if the cache drops it. An exception of `make` leaves nothing.
+  // The value stays alive as long as the caller holds it, also if the cache drops it. If `make` throws, the cache is unchanged.
   template <class Make>
   std::shared_ptr<const Value> find(const Key& key, Make&& make) {
     if (const auto found = places_.find(key); found != places_.end()) {
@@ -41,7 +41,7 @@ class PlanCache {
  private:
   using Entries = std::list<std::pair<Key, std::shared_ptr<const Value>>>;
   std::size_t most_;
-  Entries recent_;  // the one asked for last in front
+  Entries recent_;  // most recently used first
   std::unordered_map<Key, typename Entries::iterator, Hash> places_;
   std::int64_t hits_ = 0, misses_ = 0;
 };

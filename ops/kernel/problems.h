@@ -1,6 +1,7 @@
 #pragma once
-// What kernels of windows and products are asked for, in numbers, and which taps of a window fall where: shared by the kernels of
-// all devices. Activations are [N, D, H, W, C], convolution weights [K, kd, kh, kw, C/groups], all row-major. Compiles as CUDA.
+// Problem descriptions of window and product kernels, in numbers, and the positions of the taps of a window; shared by the
+// kernels of all devices. Activations are [N, D, H, W, C], convolution weights [K, kd, kh, kw, C/groups], all row-major. Compiles
+// as CUDA.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +13,7 @@
 namespace mpigrad::kernel {
 
 // Cross-correlation  y[n,o,k] = sum_{t,c} x[n, o*stride + t*dilation - pad_low, c] w[k,t,c];  x is zero outside [0, in).
-// `out` is given: positions beyond the right edge are zeros as well, so the right padding is implied (and may be negative).
+// `out` is given: positions past the right edge are zeros as well, so the right padding is implied (and may be negative).
 struct ConvProblem {
   std::int64_t batch = 0;
   Extent3 in{}, out{}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad_low{0, 0, 0};
@@ -20,10 +21,10 @@ struct ConvProblem {
   bool operator==(const ConvProblem&) const = default;
 };
 
-// What may ride on a convolution or a matmul: a bias and a fused activation (none; ReLU, +0 also for -infinity; LeakyReLU). NaN
-// stays NaN, as ops/elementwise/elementwise.h has it: oneDNN's ReLU, which makes 0 of it, and cuBLASLt's, which
-// promises nothing, are replaced by loops of our own; oneDNN's LeakyReLU and cuDNN's activations, told to propagate NaN, are used
-// and tested (tests/framework/nan_test.cpp). No library's backward pass of an activation is used.
+// Bias and fused activation of a convolution or a matmul (none; ReLU, +0 also for -infinity; LeakyReLU). NaN stays NaN, as in
+// ops/elementwise/elementwise.h: oneDNN's ReLU, which gives 0 for NaN, and cuBLASLt's, which guarantees nothing, are replaced by
+// loops of our own; oneDNN's LeakyReLU, and cuDNN's activations set to propagate NaN, are used and tested
+// (tests/framework/nan_test.cpp). No library's backward pass of an activation is used.
 struct Epilogue {
   const void* bias = nullptr;  // [K] of the same type, or null
   scalar::Fused fused{};
@@ -51,12 +52,12 @@ constexpr std::int64_t volume(const Extent3& e) { return e[0] * e[1] * e[2]; }
 constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_div(-a, b); }
 
-// Inputs along axis a from the first tap of a window to its last.
+// The number of inputs along axis a from the first tap of a window to its last.
 template <class Problem>
 constexpr std::int64_t window_extent(const Problem& p, std::size_t a) {
   return (p.kernel[a] - 1) * p.dilation[a] + 1;
 }
-// The padding behind the input that `out` implies; negative where the last window ends before the last input.
+// The padding after the input that `out` implies; negative where the last window ends before the last input.
 template <class Problem>
 constexpr std::int64_t pad_high(const Problem& p, std::size_t a) {
   return (p.out[a] - 1) * p.stride[a] + window_extent(p, a) - p.in[a] - p.pad_low[a];
@@ -83,8 +84,8 @@ constexpr std::int64_t output_of(const Problem& p, std::size_t a, std::int64_t i
   return o < p.out[a] ? o : -1;
 }
 
-// Every input along axis a belongs to one output, to whose window it most likely belongs: what is to be done once for each input
-// is done by that output.
+// Assigns every input along axis a to one output, most likely one whose window contains it: that output does the work that is
+// done once per input.
 template <class Problem>
 constexpr Range owned_inputs(const Problem& p, std::size_t a, std::int64_t o) {
   const auto first = [&](std::int64_t at) {
@@ -93,7 +94,7 @@ constexpr Range owned_inputs(const Problem& p, std::size_t a, std::int64_t o) {
   };
   return {first(o), first(o + 1)};
 }
-// Bytes for one bit for each channel.
+// Bytes that hold one bit per channel.
 constexpr std::int64_t octets(std::int64_t channels) { return (channels + 7) / 8; }
 
 }  // namespace mpigrad::kernel

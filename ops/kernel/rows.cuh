@@ -1,6 +1,6 @@
 #pragma once
-// Launches of kernels over [rows, items]: rows along the grid, items of a row along the threads, so that most of an index is
-// computed once per row and the rest in 32 bits.
+// Launches of kernels over [rows, items]: rows along the grid, items of a row along the threads. Most of an index is then
+// computed once per row, and the rest in 32 bits.
 
 #include "framework/cuda/launch.cuh"
 

@@ -1,5 +1,5 @@
 #pragma once
-// What kernels of a GPU get besides shapes and pointers.
+// Stream and fault arguments of GPU kernels.
 
 namespace mpigrad::cuda {
 

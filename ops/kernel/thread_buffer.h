@@ -1,5 +1,5 @@
 #pragma once
-// Memory of one thread that only grows, for what a kernel needs while it runs.
+// Memory of one thread that only grows, for scratch data of kernels.
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +10,9 @@
 
 namespace mpigrad::cpu {
 
-// For tests: while a guard lives, every reserve() of a ThreadBuffer returns new memory of exactly the size asked for, filled with
-// NaN, between two zones that nothing may write. A kernel that reads what it has not written computes NaN. A write outside the
-// memory is counted when the buffer is next asked for memory or its thread ends.
+// For tests: while a guard exists, every reserve() of a ThreadBuffer returns new memory of exactly the requested size, filled
+// with NaN, between two guard zones. A kernel that reads memory before it has written it computes NaN. A write to a guard zone is
+// counted at the buffer's next reserve() or when its thread ends.
 class BufferGuard {
  public:
   static constexpr std::size_t zone = 1 << 14;
@@ -24,7 +24,7 @@ class BufferGuard {
   BufferGuard& operator=(const BufferGuard&) = delete;
 
   static bool is_alive() { return alive > 0; }
-  // Buffers that were written outside their memory.
+  // Number of buffers with writes outside their memory.
   static inline std::atomic<int> damaged = 0;
 
  private:

@@ -8,13 +8,13 @@
 namespace mpigrad {
 
 struct MatmulAttributes {
-  bool transpose_a = false, transpose_b = false;  // of the last two dimensions
+  bool transpose_a = false, transpose_b = false;  // transposes the last two dimensions
 };
 
 // c[..., m, n] = a[..., m, k] b[..., k, n]; dimensions before the last two broadcast. A vector is a row on the left and a column
-// on the right, and its dimension of extent 1 goes.
+// on the right; its dimension of extent 1 is removed from the result.
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attributes = {});
-// sum of a b along a dimension of both, which is counted from the end and so negative; the others broadcast.
+// The sum of a b along dimension `axis` of both, which is counted from the end and so negative; the others broadcast.
 Tensor vecdot(const Tensor& a, const Tensor& b, int axis = -1);
 // Sums of products over the last `dimensions` of a and the first ones of b, or over pairs of dimensions.
 Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions = 2);
@@ -26,8 +26,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activat
 
 namespace ops {
 
-// C = op(A) op(B);  op(A)bar = Cbar op(B)^T,  op(B)bar = op(A)^T Cbar. Batches are equal, or one operand has none and is
-// used for all.
+// C = op(A) op(B);  op(A)bar = Cbar op(B)^T,  op(B)bar = op(A)^T Cbar. Batches are equal, or one operand has no batch and is used
+// for all.
 struct Matmul {
   MatmulAttributes a;
   static constexpr OpTraits traits() { return {.name = "matmul", .keeps_inputs = 3}; }

@@ -1,9 +1,9 @@
 #pragma once
-// Products of matrices on the CPU as functions of shapes and pointers.
+// Matrix products on the CPU as functions of shapes and pointers.
 // They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
 //
-// Namespace `reference` has plain loops, for float and double, which decide what is right; without a namespace a library's
-// function is taken where there is a faster one, which must agree.
+// Namespace `reference` has plain loops for float and double, which define the correct results. Functions outside it call a
+// library where that is faster, and must agree with them.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
 // Losses. With Reduction::mean they divide by the *global* count, so that on a distributed batch each rank's value is a partial
-// sum. Of 16-bit predictions and targets they are computed, and given, in float32.
+// sum. For 16-bit predictions and targets they are computed and returned in float32.
 
 #include <optional>
 
@@ -21,40 +21,40 @@ struct HuberOptions {
 Tensor huber(const Tensor& prediction, const Tensor& target, const HuberOptions& options = {});
 
 struct CrossEntropyOptions {
-  Tensor weights{};  // [C]: a factor for each class, the same on all ranks, with a layout or without; or none
-  std::optional<std::int64_t> ignore_index{};  // labels that count neither in the sum nor in the mean; may be outside [0, C)
-  Reduction reduction = Reduction::mean;       // the mean divides by the sum of the weights of the labels that count
+  Tensor weights{};  // [C]: a factor for each class, equal on all ranks, with or without a layout; or none
+  std::optional<std::int64_t> ignore_index{};  // these labels are excluded from the sum and the mean; may be outside [0, C)
+  Reduction reduction = Reduction::mean;       // the mean divides by the sum of the weights of the labels that are not ignored
 };
 // logits: [..., C], labels: integers [...] in [0, C), others are refused:  -w[label] log softmax(logits)[label]
-// Of distributed logits any dimension but the classes may be split, and the labels with it. A mean with weights or ignored labels
-// is then collective: one number, the sum of the weights, is added over the ranks that differ.
+// Distributed logits may be split along any dimension except the classes, and the labels are split in the same way. A mean with
+// weights or ignored labels is then collective: one number, the sum of the weights, is added over ranks whose blocks differ.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options = {});
-// The number by which a mean of cross_entropy() divides: the sum of the weights of all ranks' labels that count. Collective for
+// The divisor of a mean of cross_entropy(): the sum of the weights of all ranks' labels that are not ignored. Collective for
 // distributed labels.
 double cross_entropy_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options);
-// The same of log-probabilities.
+// cross_entropy() of log-probabilities instead of logits.
 Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});
 
 // -(t log p + (1 - t) log(1 - p)) with p = sigmoid(logits), without overflow
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction = Reduction::mean);
-// The same of probabilities; logarithms are bounded below by -100.
+// The same loss of probabilities; logarithms are bounded below by -100.
 Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduction reduction = Reduction::mean);
 
 struct KlDivergenceOptions {
-  bool log_target = false;                // the target is log-probabilities, too
+  bool log_target = false;                // the target is log-probabilities as well
   Reduction reduction = Reduction::mean;  // the mean divides by the number of samples, the global extent of dimension 0
 };
 // p (log p - q): the divergence of the distribution with log-probabilities q from the target p, element by element or summed.
 // Where p is 0 the term is 0. The mean is PyTorch's "batchmean".
 Tensor kl_divergence(const Tensor& log_probabilities, const Tensor& target, const KlDivergenceOptions& options = {});
 
-// <a, b> / (max(|a|, epsilon) max(|b|, epsilon)) along a dimension, which goes and may be split; a and b broadcast. The
+// <a, b> / (max(|a|, epsilon) max(|b|, epsilon)) along a dimension, which is removed and may be split; a and b broadcast. The
 // derivative of |a| at 0 is 0.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis = -1, double epsilon = 1e-8);
 
 namespace ops {
 
-// labels [...] -> boolean [..., C]: whether a class is the label's; nowhere for `ignored`. Other labels outside [0, C) are
+// labels [...] -> boolean [..., C]: true at the label's class, false everywhere for `ignored`. Other labels outside [0, C) are
 // refused.
 struct LabelMask {
   std::int64_t classes = 0;

@@ -1,8 +1,8 @@
 #ifndef MPIGRAD_OPS_NORM_CHANNEL_NORM_H
 #define MPIGRAD_OPS_NORM_CHANNEL_NORM_H
-// Statistics and normalisation per channel; the channels are the last dimension, all others are rows: of all samples together,
-// [C], or of each sample by itself, [N, C]. What there is of each channel is of the type that x is computed in: float32 for
-// 16-bit activations, whose variance would lose all digits in 16 bits.
+// Statistics and normalisation per channel. The channels are the last dimension, all others are rows: of all samples together,
+// [C], or of each sample, [N, C]. Per-channel values have the type that x is computed in: float32 for 16-bit activations, whose
+// variance would lose all digits in 16 bits.
 
 #include "framework/engine/op.h"
 #include "ops/elementwise/activation_type.h"
@@ -21,18 +21,18 @@ struct BatchNormStatistics {
   Tensor mean, variance;  // [C], or [N, C]; biased variance
 };
 namespace local {
-// activation((x - mean) / sqrt(variance + epsilon) * gamma + beta) with given statistics. Error, on a CPU: a variance that
-// is infinite, which would make 0 of everything; on a GPU channel_moments() gives NaN for what its type does not hold.
+// activation((x - mean) / sqrt(variance + epsilon) * gamma + beta) with given statistics. Error, on a CPU: an infinite variance,
+// which would make all results 0; on a GPU channel_moments() gives NaN where its type overflows.
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
                  Activation activation = Activation::none);
-// The same with the statistics of x itself, of all samples together or of each, which are returned too. Backwards, two passes.
+// The same with the statistics of x itself, of all samples together or of each; they are returned too. The vjp takes two passes.
 std::pair<Tensor, BatchNormStatistics> norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
                                             Activation activation = Activation::none, bool per_sample = false);
 }  // namespace local
 
 namespace ops {
 
-// x as rows of channels, in one group or in one for each sample.
+// x as rows of channels, in one group or in one group per sample.
 struct ChannelRows {
   std::int64_t groups, rows, channels;
 };
@@ -69,9 +69,9 @@ struct ChannelDots {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// What local::norm() hands back. Inputs: g and x; m, a = gamma r, b, r = (variance + epsilon)^-1/2 per channel, m and r of x
-// itself. Of n rows, z = (x - m) a + b:  h = g f'(z),  s = sum h,  d = sum h (x - m),
-// xbar = a (h - s / n - (x - m) r^2 d / n). Outputs: xbar, in g's memory if in_place; s; d.
+// The vjp of local::norm(). Inputs: g and x; m, a = gamma r, b, r = (variance + epsilon)^-1/2 per channel, with m and r from the
+// statistics of x. With n rows and z = (x - m) a + b:  h = g f'(z),  s = sum h,  d = sum h (x - m), xbar = a (h - s / n - (x - m)
+// r^2 d / n). Outputs: xbar, in g's memory if in_place; s; d.
 struct NormAdjoint {
   scalar::Fused fused{};
   bool in_place = false;

@@ -1,17 +1,18 @@
 #pragma once
-// Running averages of the statistics of batches, with which evaluation normalises.
+// Running averages of batch statistics; evaluation normalises with them.
 
 #include "ops/norm/channel_norm.h"
 
 namespace mpigrad {
 
-// running = momentum * running + (1 - momentum) * batch, of mean and variance; the batch's variance is times `correction` first.
-// On a GPU in place, by one kernel: a captured step goes on with the memory that it began with. Elsewhere new tensors.
+// running = momentum * running + (1 - momentum) * batch, for mean and variance; the batch's variance is first multiplied by
+// `correction`. One kernel updates them in place on a GPU, so that a captured step continues to use the same memory. Elsewhere
+// the results are new tensors.
 void update_running(Tensor& mean, Tensor& variance, const BatchNormStatistics& batch, double momentum, double correction);
 
 namespace ops {
 
-// mean, variance, those of the batch, and where the new ones go, which may be where the old ones are: [C] each. Has no outputs.
+// Inputs: mean, variance, those of the batch, and the destinations, which may be the old ones: [C] each. No outputs.
 struct RunningAverages {
   double momentum = 0, correction = 1;
   static constexpr OpTraits traits() { return {.name = "running_averages", .differentiable = false}; }

@@ -7,7 +7,7 @@
 
 namespace mpigrad::cuda {
 
-// [channels] each; the results may go where the running averages are.
+// All arrays are [channels]; the results may overwrite the running averages.
 template <class T>
 struct RunningStatistics {
   const T *mean, *variance, *batch_mean, *batch_variance;

@@ -11,11 +11,12 @@ namespace mpigrad::cuda {
 
 using namespace kernel;
 
-// Pools of cubes of 2 or 3 inputs that are 2 apart have kernels of their own, with the results of those for windows of any form
-// to the bit; tests compare them. `marching`: where threads may go along the depth they do, also where that leaves few of them.
+// Pools of cubes of 2 or 3 inputs with stride 2 have kernels of their own, with results equal bit for bit to those of the kernels
+// for any window; tests compare them. `marching`: threads march along the depth wherever they can, even if that leaves few
+// threads.
 enum class PoolKernels : std::uint8_t { fitting, marching, any_form };
 
-// The meaning of every function of the CPU's of the same name, ties, NaN and windows wholly in padding included.
+// Each function means the same as the CPU function of that name, including ties, NaN and windows wholly in padding.
 template <class T>
 void avg_pool_forward(const PoolProblem& problem, const T* x, T* y, void* stream, PoolKernels = PoolKernels::fitting);
 template <class T>

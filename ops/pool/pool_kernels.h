@@ -2,8 +2,8 @@
 // Pools on the CPU as functions of shapes and pointers, of [N, D, H, W, C], row-major.
 // They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
 //
-// Namespace `reference` has plain loops, for float and double, which decide what is right; without a namespace a library's
-// function is taken where there is a faster one, which must agree.
+// Namespace `reference` has plain loops for float and double, which define the correct results. Functions outside it call a
+// library where that is faster, and must agree with them.
 
 #include <cstdint>
 
@@ -11,25 +11,25 @@
 
 namespace mpigrad::cpu {
 
-// Average pooling that always divides by the kernel's volume (padding counts as zeros); other divisors are a product by a
-// constant at the level of ops. gx is its transpose.
+// Average pooling that always divides by the kernel's volume (padding counts as zeros); ops multiply by a constant for other
+// divisors. gx is its transpose.
 template <class T>
 void avg_pool_forward(const PoolProblem&, const T* x, T* y);
 template <class T>
 void avg_pool_adjoint(const PoolProblem&, const T* gy, T* gx);
-// The same of f(x), f(x) the fused activation, and signs: [batch, in, ceil(channels / 8)], bit c % 8 of byte c / 8 tells
-// whether !(x <= 0). Given these, the transpose: gx = f'(x) * (adjoint of the average), and y = average of f'(x) * h.
+// Average pooling of f(x), with f the fused activation, and signs: [batch, in, ceil(channels / 8)], bit c % 8 of byte c / 8 is
+// set if !(x <= 0). Given these, the transpose: gx = f'(x) * (adjoint of the average), and y = average of f'(x) * h.
 template <class T>
 void leaky_avg_pool(const PoolProblem&, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs);
 template <class T>
 void leaky_avg_pool_adjoint(const PoolProblem&, scalar::Fused fused, const T* gy, const std::uint8_t* signs, T* gx);
 template <class T>
 void signed_avg_pool(const PoolProblem&, scalar::Fused fused, const T* h, const std::uint8_t* signs, T* y);
-// Maximum over the window (padding never wins) and `winner`, the place of the maximum in the window, kernel-row-major
-// (the first one on ties); NaN wins. A window wholly in padding gives -infinity and winner -1.
+// Maximum over the window (padding never wins) and `winner`, the position of the maximum in the window, kernel-row-major (the
+// first one on ties); NaN wins. A window wholly in padding gives -infinity and winner -1.
 template <class T>
 void max_pool_forward(const PoolProblem&, const T* x, T* y, std::int32_t* winner);
-// gx[position of winner] += gy, and the transpose of that: y[o] = x[position of winner] (0 where winner is -1).
+// gx[position of winner] += gy, and the transpose: y[o] = x[position of winner] (0 where winner is -1).
 template <class T>
 void max_pool_scatter(const PoolProblem&, const T* gy, const std::int32_t* winner, T* gx);
 template <class T>

@@ -1,5 +1,5 @@
 #pragma once
-// Pooling as ops, and the rules for its outputs. Not installed.
+// Pooling as ops, and the rules for their outputs. Not installed.
 
 #include <vector>
 
@@ -7,21 +7,22 @@
 
 namespace mpigrad {
 
-// What average pooling multiplies sums / volume by, along one dimension of `n` elements: kernel / divisor, for outputs [first,
-// last) in global coordinates. All ones where every window divides by the whole kernel.
+// Factors that turn sums / volume into averages along one dimension of `n` elements: kernel / divisor, for outputs [first, last)
+// in global coordinates. All ones if every window divides by the whole kernel.
 std::vector<double> avg_pool_scale(std::int64_t n, int dimension, const PoolAttributes& attributes, std::int64_t first,
                                    std::int64_t last);
-// y, sums / volume of windows of a tensor of extent `in`, whose outputs are [first, last) in global coordinates, times these.
+// y times these factors; y is sums / volume of windows of a tensor of extent `in`, for outputs [first, last) in global
+// coordinates.
 Tensor with_divisors(Tensor y, const Extent3& in, const PoolAttributes& attributes, const Extent3& first, const Extent3& last);
 
 namespace ops {
 
-// The window without the rules for its outputs: extents of both sides are given.
+// The window without the rules for its outputs: the extents of inputs and outputs are given.
 struct Window {
   Extent3 kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, low{0, 0, 0}, in{}, out{};
 };
 
-// y[o] = sum over the window / its volume, padding counts as zeros;  xbar: AvgPoolAdjoint, and the other way round
+// y[o] = sum over the window / its volume, padding counts as zeros;  xbar: AvgPoolAdjoint, and vice versa
 struct AvgPool {
   Window window;
   static constexpr OpTraits traits() { return {.name = "avg_pool"}; }
@@ -39,8 +40,8 @@ struct AvgPoolAdjoint {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// (y, signs) = average of f(x) over the window, f(x) fused, and where !(x <= 0): bit c % 8 of byte c / 8 of
-// [N, D, H, W, ceil(C / 8)];  xbar = f'(x) AvgPoolAdjoint(ybar), of which only the signs of x matter
+// y = average of f(x) over the window, f fused; signs = !(x <= 0): bit c % 8 of byte c / 8 of [N, D, H, W, ceil(C / 8)];  xbar =
+// f'(x) AvgPoolAdjoint(ybar), where f'(x) depends only on the signs of x
 struct LeakyAvgPool {
   Window window;
   scalar::Fused fused{};
@@ -50,7 +51,7 @@ struct LeakyAvgPool {
   void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
-// Given the signs, averages of f'(x) h and f'(x) times spread averages are each other's transpose.
+// For given signs, the average of f'(x) h and f'(x) AvgPoolAdjoint(g) are each other's transpose.
 struct LeakyAvgPoolAdjoint {
   Window window;
   scalar::Fused fused{};

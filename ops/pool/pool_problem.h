@@ -1,5 +1,5 @@
 #pragma once
-// From tensors and attributes to what the kernels of a pool are asked for, on every device.
+// Conversion of tensors and attributes to the problem description of pooling kernels, on every device.
 
 #include "ops/kernel/problems.h"
 #include "ops/pool/pool_ops.h"

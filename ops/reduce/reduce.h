@@ -1,7 +1,7 @@
 #ifndef MPIGRAD_OPS_REDUCE_REDUCE_H
 #define MPIGRAD_OPS_REDUCE_REDUCE_H
-// Reductions over the listed dimensions, of which negative ones count from the end; an empty list reduces nothing, and the
-// functions without a list reduce all dimensions. With keep, reduced dimensions stay with extent 1. Sums accumulate in double.
+// Reductions over the listed dimensions; negative ones count from the end. An empty list reduces nothing; functions without a
+// list reduce all dimensions. With keep, reduced dimensions stay with extent 1. Sums accumulate in double.
 
 #include <vector>
 
@@ -10,27 +10,28 @@
 
 namespace mpigrad {
 
-// Of integers and booleans int64, modulo 2^64.
+// Sums of integers and booleans are int64, modulo 2^64.
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor sum(const Tensor& x);
-// Divides by the global number of elements, so that over a split dimension it is a partial sum of the mean.
+// Divides by the global number of elements, so that the result over a split dimension is a partial sum of the mean.
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor mean(const Tensor& x);
-// Where k elements attain the extremum the cotangent is divided among them, or among those that are NaN (see
+// If k elements attain the extremum, the cotangent is divided among them, or among those that are NaN (see
 // ops/elementwise/elementwise.h). Empty extents are refused.
 Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor min(const Tensor& x);
-// Index of the first maximum along one dimension, int64; of the first NaN where there is one, as max() gives NaN there.
+// Index of the first maximum along one dimension, int64; of the first NaN if there is one, as max() is NaN there.
 Tensor argmax(const Tensor& x, int axis);
 Tensor argmin(const Tensor& x, int axis);
-// sum of the products of corresponding elements: a scalar
+// The sum of the products of corresponding elements: a scalar.
 Tensor dot(const Tensor& a, const Tensor& b);
 // Repeats dimensions of extent 1, and adds dimensions in front.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
-// Whether any element is not 0, and whether all are; of nothing false and true. Booleans; `.item() != 0` is a condition.
+// any: true if an element is not 0; all: true if every element is not 0. Over nothing false and true. Results are booleans;
+// `.item() != 0` is a condition.
 Mask any(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Mask any(const Tensor& x);
 Mask all(const Tensor& x, const std::vector<int>& axes, bool keep = false);
@@ -38,14 +39,14 @@ Mask all(const Tensor& x);
 
 namespace ops {
 
-// Calls f with a zero of a type that sums have: floating-point or int64.
+// Calls f with a zero of a type in which sums are computed: floating-point or int64.
 template <class F>
 void visit_sums(DType dtype, F&& f) {
   if (dtype == DType::int64) f(std::int64_t{0});
   else visit_any_floating(dtype, std::forward<F>(f));
 }
 
-// ybar summed over the dimensions that broadcasting repeated; none stays none.
+// ybar summed over the dimensions that broadcasting repeated; an absent cotangent stays absent.
 Tensor sum_to(const Tensor& g, const Shape& shape);
 
 // y[...] = sum of x over `axes` (kept with extent 1);  xbar = broadcast_to(ybar)
@@ -59,7 +60,7 @@ struct Sum {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// y = broadcast_to(x, shape);  xbar = sum over what was repeated
+// y = broadcast_to(x, shape);  xbar = sum over the repeated dimensions
 struct BroadcastTo {
   Shape shape;
   static constexpr OpTraits traits() { return {.name = "broadcast_to", .takes_half = true}; }
@@ -69,7 +70,7 @@ struct BroadcastTo {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// Whether x is what its maximum (minimum) m was taken from: equal, or NaN, where m is NaN as well. Broadcasts; boolean.
+// True where x attains its maximum (minimum) m: equal to m, or NaN where m is NaN as well. Broadcasts; boolean.
 Tensor attains(const Tensor& x, const Tensor& m);
 
 // y = max (min) over `axes` (kept);  xbar = ybar a / sum a, a = attains(x, y)

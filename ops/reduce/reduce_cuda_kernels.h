@@ -1,5 +1,5 @@
 #pragma once
-// Reductions on a GPU, in two stages, of which the first makes `chunks` partial results for each output.
+// Reductions on a GPU, in two stages; the first computes `chunks` partial results per output.
 // They know no tensors and no tapes; included inside ops only. T is any floating-point type of the library unless said otherwise;
 // 16-bit types are computed with as float32 and rounded once. All results are the same in every run: sums have a fixed order and
 // nothing is added atomically.
@@ -12,15 +12,15 @@
 namespace mpigrad::cuda {
 
 struct ReductionWalk {
-  StridedWalk<1> kept, reduced;  // offsets in x of outputs, and of what belongs to one output
+  StridedWalk<1> kept, reduced;  // offsets in x of outputs, and of the elements of one output
   std::int64_t outputs = 0, count = 0, chunks = 1, chunk = 0;
-  bool kept_is_contiguous = false;  // outputs that follow one another do so in x
+  bool kept_is_contiguous = false;  // consecutive outputs are consecutive in x
   bool reduced_is_contiguous = false;
 };
-// T also int64. Accumulates in double, or int64. `partial`: [chunks, outputs] of these, or null for one chunk.
+// T also int64. Accumulates in double, or int64. `partial`: [chunks, outputs] of the accumulation type, or null for one chunk.
 template <class T>
 void sum(const ReductionWalk& reduction, const T* x, void* partial, T* y, Stream stream);
-// T also integers but not booleans. `partial` as wide as what T is computed with.
+// T also integers but not booleans. `partial` has the type that T is computed with.
 template <class T>
 void extremum(const ReductionWalk& reduction, bool largest, const T* x, void* partial, T* y, Stream stream);
 // x: [before, n, behind] -> y: [before, behind], the first maximum or the first NaN. T also integers and booleans.

@@ -1,5 +1,5 @@
 #pragma once
-// How a reduction is cut into blocks; plain arithmetic on shapes.
+// Partition of a reduction into chunks; plain arithmetic on shapes.
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace mpigrad::cuda {
 
-// Of the listed dimensions, ascending. As many chunks as fill a large GPU, of 16 elements for each thread at least.
+// Plan for the listed dimensions, ascending. Enough chunks to fill a large GPU, but at least 16 elements per thread.
 inline ReductionWalk reduction_of(const Shape& shape, const std::vector<int>& axes) {
   constexpr std::int64_t threads = 256, warp = 32, enough_blocks = 2048;
   const auto strides = shape.strides();

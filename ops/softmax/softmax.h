@@ -7,7 +7,7 @@ namespace mpigrad {
 
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
-// log(sum(exp(x))) over the dimensions, -infinity where nothing is finite
+// log(sum(exp(x))) over the dimensions; -infinity where all elements are -infinity
 Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 
 namespace ops {

@@ -8,7 +8,7 @@
 
 namespace mpigrad::cpu {
 
-// x, y: [rows, n], softmax over each row. The axis is thus the last one; ops permute where it is not.
+// x, y: [rows, n], softmax over each row. Ops permute if the axis is not the last one.
 template <class T>
 void softmax(std::int64_t rows, std::int64_t n, const T* x, T* y);
 template <class T>

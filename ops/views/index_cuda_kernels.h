@@ -1,5 +1,5 @@
 #pragma once
-// Kernels of a GPU that take and set what indices name.
+// GPU kernels that read and write elements selected by indices.
 // They know no tensors and no tapes; included inside ops only. T is any floating-point type of the library unless said otherwise;
 // 16-bit types are computed with as float32 and rounded once. All results are the same in every run: sums have a fixed order and
 // nothing is added atomically.
@@ -11,8 +11,8 @@
 
 namespace mpigrad::cuda {
 
-// y[i] = x[index[i]], rows of `length` elements; T an unsigned integer as wide as the elements. An index outside [0, rows) leaves
-// zeros and a fault.
+// y[i] = x[index[i]], rows of `length` elements; T is an unsigned integer as wide as the elements. An index outside [0, rows)
+// gives zeros and sets a fault.
 template <class T>
 void take(std::int64_t count, std::int64_t rows, std::int64_t length, const T* x, const std::int64_t* index, T* y, Fault* fault,
           Stream stream);

@@ -1,6 +1,6 @@
 #pragma once
-// Boxes of a tensor, packed one behind the other, each row-major: what messages carry and what arrives from them. Boxes are in
-// the tensor's own coordinates; where they overlap, an element is packed several times, and adding adds it as often.
+// Boxes of a tensor, packed one after the other, each row-major: the contents of messages. Boxes are in the tensor's own
+// coordinates. Where boxes overlap, an element is packed, and added, once per box.
 
 #include <vector>
 
@@ -9,15 +9,15 @@
 
 namespace mpigrad {
 
-// [elements of all boxes]
+// All elements of all boxes, in one dimension.
 Tensor pack_boxes(const Tensor& x, const std::vector<Box>& boxes);
-// x with the packed elements added in their boxes. `packed` has as many elements as the boxes, in any shape. Takes x's memory
-// where nobody else holds it: hand in std::move(x).
+// x with the packed elements added in their boxes. `packed` has as many elements as the boxes, in any shape. Uses x's memory if
+// no other handle holds it: pass std::move(x).
 Tensor add_boxes(Tensor x, const Tensor& packed, const std::vector<Box>& boxes);
-// A tensor of zeros with those.
+// Zeros of the given shape with the packed elements added in their boxes.
 Tensor boxes_in_zeros(const Tensor& packed, const Shape& shape, const std::vector<Box>& boxes);
 
-// x and its packed boxes, whose cotangents meet in one tensor: that of the boxes is added to that of x in place.
+// x and its packed boxes. The cotangent of the boxes is added in place to the cotangent of x.
 struct WithPackedBoxes {
   Tensor x, packed;
 };
@@ -34,7 +34,7 @@ struct PackBoxes {
   void run(Cuda, Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;
 };
-// y = x + packed;  xbar = ybar, the other one's cotangent = the boxes of ybar (PackBoxes)
+// y = x + packed;  xbar = ybar, and the cotangent of packed = the boxes of ybar (PackBoxes)
 struct AddBoxes {
   std::vector<Box> boxes;
   bool in_place = false;  // y takes the memory of x

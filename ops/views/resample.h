@@ -1,5 +1,5 @@
 #pragma once
-// Interpolation along single dimensions: products with sparse matrices, whose adjoints are such products, too.
+// Interpolation along single dimensions: products with sparse matrices; their adjoints are products with the transposed matrices.
 
 #include <memory>
 
@@ -9,11 +9,12 @@ namespace mpigrad {
 
 enum class Interpolation : std::uint8_t {
   nearest,  // output o is input floor(o n / m), as in PyTorch
-  linear,   // at (o + 1/2) n / m - 1/2 between its two neighbours, at the ends the last one (align_corners = false)
+  linear,   // at (o + 1/2) n / m - 1/2 between its two neighbours, the end element beyond the ends (align_corners = false)
   area,     // output o is the mean of the inputs in [floor(o n / m), ceil((o + 1) n / m)): adaptive average pooling
 };
 
-// Of n places as m: the outputs [out_begin, out_end) of the inputs [in_begin, in_end), which hold all that those read.
+// Interpolation of n points to m points: the outputs [out_begin, out_end), from the inputs [in_begin, in_end), which include all
+// elements that these outputs read.
 struct LinePart {
   Interpolation mode = Interpolation::nearest;
   std::int64_t n = 0, m = 0, in_begin = 0, in_end = 0, out_begin = 0, out_end = 0;
@@ -21,7 +22,7 @@ struct LinePart {
 };
 // The inputs that an output reads: [first, last].
 std::pair<std::int64_t, std::int64_t> inputs_of(Interpolation mode, std::int64_t n, std::int64_t m, std::int64_t output);
-// Along dimension `axis` of the local x.
+// Interpolates dimension `axis` of the local x.
 Tensor interpolate_along(const Tensor& x, int axis, const LinePart& part);
 
 namespace ops {
@@ -35,7 +36,7 @@ struct LineMap {
   SparseRows forward, adjoint;  // each other's transpose
 };
 
-// Along one dimension; xbar is the same with the transpose.
+// Product along one dimension; xbar is the product with the transpose.
 struct MapLines {
   std::shared_ptr<const LineMap> map;
   int axis = 0;

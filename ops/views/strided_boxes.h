@@ -1,5 +1,5 @@
 #pragma once
-// Strides and offsets, in elements, of what views take of a tensor. Used inside ops only.
+// Strides and offsets, in elements, of the parts of a tensor that views select. Used inside ops only.
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@ namespace mpigrad::ops {
 
 struct StridedBox {
   std::array<std::int64_t, Shape::max_rank> strides{};
-  std::int64_t offset = 0;  // of its first element
+  std::int64_t offset = 0;  // offset of its first element
 };
 
 // Every `step`-th element from `begin` of a tensor of shape `whole`.

@@ -5,13 +5,13 @@
 
 namespace mpigrad {
 
-// The same elements on another device; x itself if it is there. The cotangent travels back. From a GPU the host
-// waits. A tensor without elements stays on the dry device, to which no other can be moved.
+// The same elements on another device; x itself if it is there already. The cotangent travels back. A copy from a GPU blocks the
+// host. A tensor without elements stays on the dry device; other tensors cannot be moved there.
 Tensor to(const Tensor& x, DeviceKind device);
 
 namespace ops {
 
-// y = x elsewhere;  xbar = ybar where x was
+// y = x on `device`;  xbar = ybar on the device of x
 struct ToDevice {
   DeviceKind device = DeviceKind::cpu;
   static constexpr OpTraits traits() { return {.name = "to"}; }

@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_OPS_VIEWS_VIEWS_H
 #define MPIGRAD_OPS_VIEWS_VIEWS_H
-// Ops that move elements without computing: every element type, every device. Negative dimensions count from the end.
+// Ops that move elements without computing, for every element type and device. Negative dimensions count from the end.
 
 #include <vector>
 
@@ -8,8 +8,9 @@
 
 namespace mpigrad {
 
-// The same elements in row-major order under another shape; one extent may be -1. No copy. Of a distributed tensor the shape is
-// the local one, and must tell on every rank which dimension is the split one: squeeze, unsqueeze and flatten_from always do.
+// The same elements in row-major order with another shape; one extent may be -1. No copy. For a distributed tensor the shape is
+// the local one, and on every rank it must determine the split dimension: with squeeze, unsqueeze and flatten_from it always
+// does.
 Tensor reshape(const Tensor& x, const std::vector<std::int64_t>& extents);
 Tensor reshape(const Tensor& x, const Shape& shape);
 inline Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> extents) {
@@ -17,10 +18,10 @@ inline Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> exten
 }
 Tensor squeeze(const Tensor& x, const std::vector<int>& axes);  // removes dimensions of extent 1
 Tensor unsqueeze(const Tensor& x, int axis);                    // inserts one
-Tensor flatten_from(const Tensor& x, int axis);                 // merges `axis` and all dimensions behind it in one
+Tensor flatten_from(const Tensor& x, int axis);                 // merges `axis` and all later dimensions into one
 // Dimension i of the result is dimension order[i] of x.
 Tensor permute(const Tensor& x, const std::vector<int>& order);
-Tensor transpose(const Tensor& x);  // of a matrix
+Tensor transpose(const Tensor& x);  // x is a matrix
 // x[begin:end:step] in every dimension; 0 <= begin <= end <= extent, step > 0.
 Tensor slice(const Tensor& x, const Shape& begin, const Shape& end);
 Tensor slice(const Tensor& x, const Shape& begin, const Shape& end, const Shape& step);
@@ -31,18 +32,19 @@ Tensor pad(const Tensor& x, std::initializer_list<std::int64_t> low, std::initia
 Tensor concatenate(const std::vector<Tensor>& parts, int axis);
 // Reverses the order along the listed dimensions.
 Tensor flip(const Tensor& x, const std::vector<int>& axes);
-// Rows of x along dimension 0: y[i] = x[indices[i]]; indices int64 in [0, n). Its adjoint adds rows up.
+// Rows of x along dimension 0: y[i] = x[indices[i]]; indices int64 in [0, n). The adjoint adds rows up.
 Tensor take(const Tensor& x, const Tensor& indices);
 // y[indices[i]] += x[i], y has n rows.
 Tensor scatter_add(const Tensor& x, const Tensor& indices, std::int64_t rows);
-// indices [..] -> [.., classes]: 1 at the index, zeros elsewhere (everywhere for an index outside [0, classes)).
+// indices [..] -> [.., classes]: 1 at the index, zeros elsewhere (zeros everywhere for an index outside [0, classes)).
 Tensor one_hot(const Tensor& indices, std::int64_t classes, DType dtype = DType::float32);
 
 namespace ops {
 
 struct Reshape {
   Shape shape;
-  // Of squeeze, unsqueeze and flatten_from: the dimension of x that each one is, -1 for a new one. Extents of 1 do not tell.
+  // Set by squeeze, unsqueeze and flatten_from: for each dimension of the result the dimension of x that it is, -1 for a new one.
+  // Needed because extents of 1 are ambiguous.
   std::vector<int> from{};
   static constexpr OpTraits traits() { return {.name = "reshape"}; }
   Types infer(Inputs in) const;

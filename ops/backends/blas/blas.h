@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products of the libraries with 64-bit extents, and what rides on them.
+// Matrix products of the libraries with 64-bit extents, with bias and activation.
 
 #include <cstdint>
 
@@ -14,11 +14,11 @@ template <class T>
 void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
           const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc);
 
-// Whether gemm spreads one product over the threads by itself when called outside a parallel region.
+// True if gemm uses several threads for one product when called outside a parallel region.
 template <class T>
 bool gemm_is_threaded();
 
-// The same as plain loops, for builds without one of the libraries.
+// The same product as plain loops, for builds without one of the libraries.
 template <class T>
 void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
                 const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc);
@@ -27,7 +27,7 @@ void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t
 template <class T>
 void apply_epilogue(const Epilogue& e, std::int64_t rows, std::int64_t channel, std::int64_t n, T* y, std::int64_t ld);
 
-// The same over all rows of y [rows, channels], by all threads.
+// The same for all rows of y [rows, channels], with all threads.
 template <class T>
 void apply_epilogue_parallel(const Epilogue& e, std::int64_t rows, std::int64_t channels, T* y);
 

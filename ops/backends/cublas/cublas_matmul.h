@@ -1,7 +1,6 @@
 #pragma once
-// Products of matrices by cuBLASLt, as functions of problems and device pointers, on the compute stream of
-// this thread. Floating-point elements of `type`; outputs are overwritten. Errors name the op, the problem and the library's
-// text. The bias is [n].
+// Matrix products by cuBLASLt, as functions of problems and device pointers, on the compute stream of this thread. Floating-point
+// elements of `type`; outputs are overwritten. Errors name the op, the problem and the library's text. The bias is [n].
 
 #include "framework/tensor/dtype.h"
 #include "ops/kernel/problems.h"

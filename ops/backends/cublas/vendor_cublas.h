@@ -1,5 +1,5 @@
 #pragma once
-// The functions of cuBLASLt, found when the first of them is called: half a gigabyte that every program would map at its start.
+// The functions of cuBLASLt, loaded at the first call: linking would map half a gigabyte at the start of every program.
 
 #include <cublasLt.h>
 
@@ -20,7 +20,7 @@ struct CublasLt {
 #undef MPIGRAD_POINTER
 };
 
-// Throws where the library is not found, or is older than the headers of the build and lacks a function.
+// Error: the library is not found, or is older than the headers of the build and lacks a function.
 const CublasLt& cublas_lt();
 
 }  // namespace mpigrad::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// Kernels that bring operands into the form that a library wants, and results into that of an op. T is float, double, BFloat16 or
-// Float16; 16-bit types are computed with as float32 and rounded once. Sums have a fixed order.
+// Kernels that convert operands to the layout in memory that a library needs, and results to that of an op. T is float, double,
+// BFloat16 or Float16; 16-bit types are computed with as float32 and rounded once. Sums have a fixed order.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace mpigrad::cuda {
 
 using namespace kernel;
 
-// to[n, i, c] = from[n, i + offset, c], or 0 outside of `from`: pads, crops and fills up channels, and undoes each of them.
+// to[n, i, c] = from[n, i + offset, c], or 0 outside `from`: pads, crops and extends channels, and the inverse of each.
 struct Box {
   std::int64_t batch = 0;
   Extent3 from{}, to{}, offset{};
@@ -23,20 +23,20 @@ void move_box(const Box& box, std::int64_t width, const void* from, void* to, vo
 void transpose(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t width, const void* from, void* to,
                void* stream);
 
-// x, y: [rows, channels], which may be one; y = x + bias (if there is one); the fused activation of y. ReLU gives +0, NaN
-// stays.
+// x, y: [rows, channels], which may be the same memory; y = x + bias (if there is one), then the fused activation. ReLU gives +0;
+// NaN stays NaN.
 template <class T>
 void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused, T* y,
                      void* stream);
 
-// What tells whether an activation keeps NaN and infinity: a bias of NaN and +infinity in turns; and *found = 1 if an element of
-// y [n / channels, channels] that was made with it is an ordinary number.
+// Test data for activations that may not keep NaN and infinity: a bias of alternating NaN and +infinity; and *found = 1 if an
+// element of y [n / channels, channels] computed with it is finite.
 template <class T>
 void special_bias(std::int64_t channels, T* bias, void* stream);
 template <class T>
 void find_ordinary(std::int64_t rows, std::int64_t channels, const T* y, std::int32_t* found, void* stream);
 
-// sum = x, or sum += x; then y = sum. Of 16-bit numbers the sum is float32, so that it is rounded once.
+// sum = x, or sum += x; then y = sum. For 16-bit types the sum is float32, so that it is rounded once.
 template <class T, class Sum>
 void add_up(std::int64_t n, const T* x, Sum* sum, bool first, void* stream);
 template <class T, class Sum>

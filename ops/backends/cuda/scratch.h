@@ -1,5 +1,5 @@
 #pragma once
-// Memory for the length of a call; what was issued before its end comes first, so that nothing waits.
+// Memory for the length of a call. It is allocated and freed in stream order: no call waits.
 
 #include <cstdint>
 #include <mutex>
@@ -25,11 +25,11 @@ class Scratch {
   void* memory_ = nullptr;
 };
 
-// Bytes of scratch memory beyond which another kernel is preferred (GpuSettings::workspace).
+// Limit of scratch memory in bytes, above which another kernel is preferred (GpuSettings::workspace).
 inline std::int64_t workspace_limit(std::int64_t setting) { return setting < 0 ? total_memory() / 16 : setting; }
 
-// What a thread holds of a vendor's library: a handle for its GPU, with plans. Contexts are never destroyed, because at the end
-// of a process the driver may be gone before they are; a later thread takes over what an earlier one left.
+// A thread's context of a vendor's library: a handle for its GPU, with plans. Contexts are never destroyed, because the driver
+// may be unloaded first at process exit; a later thread takes over the context of a thread that has ended.
 template <class Context>
 class Leased {
  public:

@@ -1,6 +1,6 @@
 #pragma once
-// Which of cuDNN's kernels computes a convolution: by its heuristics, or timed once; what is asked of it besides precision (NaN
-// stays NaN) is tried on the GPU before it is relied on. What was measured is kept in a file (tuning_file.h).
+// Choice of the cuDNN kernel that computes a convolution: by cuDNN's heuristics, or timed once. Required properties other than
+// precision (NaN stays NaN) are tested on the GPU before they are relied on. Measured answers are kept in a file (tuning_file.h).
 
 #include <functional>
 #include <string>
@@ -16,7 +16,7 @@ struct Choice {
   CudnnPlan plan;
 };
 
-// What is asked: the problem as a call without any treatment, and how to choose.
+// Key of a choice: the problem as a call without any treatment, and how to choose.
 struct Question {
   ConvCall call;
   bool copies_weights = false, autotune = false, reference = false;
@@ -31,10 +31,10 @@ struct QuestionHash {
   }
 };
 
-// Computes the problem with a choice on the compute stream, with another bias than its own if `bias` is not null.
+// Computes the problem with a choice on the compute stream; `bias`, if not null, replaces the problem's own bias.
 using Trial = std::function<void(const Choice& choice, const void* bias)>;
 
-// `outputs` are those of the problem, which trials write. Throws where no engine of this cuDNN takes the problem.
+// `outputs` are those of the problem; trials write them. Error: no engine of this cuDNN supports the problem.
 Choice choose(cudnnHandle_t handle, const Question& question, const ConvProblem& problem, void* outputs, const Trial& trial);
 
 }  // namespace mpigrad::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// Convolutions as operation graphs of cuDNN, by the backend descriptors of its C interface. Building them needs no GPU but for
-// the choice of engines, which needs a handle or the description of one (cuDNN 9.8 and newer).
+// Convolutions as operation graphs of cuDNN, by the backend descriptors of its C interface. Building graphs needs no GPU; only
+// the choice of engines needs a handle or the description of a GPU (cuDNN 9.8 and newer).
 
 #include <cstdint>
 #include <memory>
@@ -15,17 +15,17 @@
 
 namespace mpigrad::cuda {
 
-// "CUDNN_STATUS_BAD_PARAM: what cuDNN says of the last error on this thread"
+// "CUDNN_STATUS_BAD_PARAM: cuDNN's text on the last error of this thread"
 std::string cudnn_text(cudnnStatus_t status);
-// A status of the family CUDNN_STATUS_NOT_SUPPORTED: another form of the same call may be.
+// A status of the family CUDNN_STATUS_NOT_SUPPORTED: another form of the same call may be supported.
 class NotSupported : public Error {
  public:
   using Error::Error;
 };
-// Throws "[op] cuDNN: CALL failed: TEXT", as NotSupported where that is what cuDNN says.
+// Throws "[op] cuDNN: CALL failed: TEXT"; as NotSupported if the status is of that family.
 void check_cudnn(cudnnStatus_t status, std::string_view call);
 
-// A backend descriptor: attributes are set, then it is final.
+// A backend descriptor: immutable once its attributes are set and it is finalized.
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type);
@@ -37,10 +37,10 @@ class Descriptor {
   Descriptor& set(cudnnBackendAttributeName_t name, std::span<const std::int64_t> values);
   Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& other);
   Descriptor& finalize();
-  // Engines refuse here what they cannot do.
+  // Engines refuse unsupported calls here.
   cudnnStatus_t try_finalize() { return cudnn().cudnnBackendFinalize(descriptor_); }
 
-  // Number of values there are; at most `room` are written.
+  // Number of available values; at most `room` are written.
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t room, void* values) const;
   cudnnBackendDescriptor_t handle() const { return descriptor_; }
 
@@ -48,22 +48,22 @@ class Descriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-// The tensors of a call, as plans know them.
+// The tensors of a call, as numbered in plans.
 enum class Operand : std::int64_t { image = 1, weights = 2, outputs = 3, bias = 4 };
 
-// Where a plan is to run: a handle, or the description of a GPU that is not there.
+// The target of a plan: a handle, or the description of a GPU that is not present.
 struct Target {
   cudnnHandle_t handle = nullptr;
   const Descriptor* device = nullptr;
 };
 
 struct Graph {
-  std::vector<Descriptor> parts;  // what the graph refers to
+  std::vector<Descriptor> parts;  // descriptors that the graph refers to
   std::unique_ptr<Descriptor> graph;
-  std::vector<Operand> operands;  // that an execution is given
+  std::vector<Operand> operands;  // operands that an execution takes
 };
 
-// The convolution of the call, with bias and activation as pointwise operations behind it where it has them.
+// The convolution of the call, followed by bias and activation as pointwise operations if it has them.
 Graph graph_of(const ConvCall& call, const Target& target);
 
 }  // namespace mpigrad::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// Execution plans: the engines that cuDNN proposes for a graph, those that keep to the precision asked for, and the first or the
-// fastest of them that it can build.
+// Execution plans: among the engines that cuDNN proposes for a graph and that keep to the required precision, the first or the
+// fastest that it can build.
 
 #include <functional>
 #include <memory>
@@ -15,31 +15,31 @@ struct CudnnPlan {
   std::unique_ptr<Descriptor> plan;
   std::vector<Operand> operands;
   std::int64_t workspace = 0;  // bytes
-  std::int64_t engine = -1;    // cuDNN's number of it
-  std::int64_t place = -1;     // among the proposals for the graph, which one version of cuDNN repeats for one GPU
-  bool compiled = false;       // its kernel was compiled as the plan was made, in 0.1 to 1.5 s
-  bool fast = false;           // by its notes, see fast_enough()
-  std::vector<cudnnBackendNumericalNote_t> notes;  // of its precision
+  std::int64_t engine = -1;    // number of the engine in cuDNN
+  std::int64_t place = -1;     // index among the proposals for the graph, the same for one version of cuDNN and one GPU
+  bool compiled = false;       // its kernel was compiled when the plan was made, in 0.1 to 1.5 s
+  bool fast = false;           // by its numerical notes, see fast_enough()
+  std::vector<cudnnBackendNumericalNote_t> notes;  // on its precision
   bool has(cudnnBackendNumericalNote_t note) const;
 };
 
-// Whether an engine with these notes may compute the call: float32 is float32 unless TF32 is allowed, sums of 16-bit products are
-// float32, transforms that lose digits (Winograd, FFT) are for TF32 and 16-bit types only.
+// True if an engine with these notes may compute the call: float32 is float32 unless TF32 is allowed; sums of 16-bit products are
+// float32; transforms that lose digits (Winograd, FFT) are allowed only for TF32 and 16-bit types.
 bool precise_enough(const ConvCall& call, std::span<const cudnnBackendNumericalNote_t> notes);
 
-// Engine 0 takes anything and is rarely fast; 16-bit types and TF32 are for tensor cores.
+// Engine 0 takes anything and is rarely fast; 16-bit types and TF32 should use tensor cores.
 bool fast_enough(const ConvCall& call, std::int64_t engine, std::span<const cudnnBackendNumericalNote_t> notes);
 
-// Which plans are looked for.
+// Criteria of a search for plans.
 struct Search {
-  std::size_t most = 1;                            // plans that are asked for: no more are built than it takes to find so many
-                                                   // fast ones within `workspace`
-  std::size_t built = 8;                           // at most so many are built
-  std::size_t compiled = 0;                        // of which so many at run time
+  std::size_t most = 1;                            // number of plans wanted: the search stops when so many fast ones within
+                                                   // `workspace` are built
+  std::size_t built = 8;                           // at most so many plans are built
+  std::size_t compiled = 0;                        // at most so many of them compiled at run time
   std::int64_t workspace = std::int64_t{1} << 30;  // bytes; plans that need more come last
-  std::optional<std::int64_t> engine{};            // no other
-  std::optional<std::int64_t> place{};             // no other proposal
-  bool defective = false;                          // also engines that are known to compute such a call wrongly
+  std::optional<std::int64_t> engine{};            // only this engine
+  std::optional<std::int64_t> place{};             // only this proposal
+  bool defective = false;                          // also accept engines that are known to compute such a call wrongly
 };
 
 // At most search.most plans: fast ones first, then others, then those that need more memory than search.workspace, each in

@@ -1,8 +1,8 @@
 #pragma once
-// Answers that were measured on a GPU, kept in a file of lines, so that a later run measures nothing. Several processes may add
+// Answers that were measured on a GPU, kept in a file of lines, so that a later run need not measure. Several processes may add
 // to one file at the same time; a damaged line is measured again. A file that other users may change, directly or through its
-// folder, is neither read nor written; a warning says so once (framework/base/own_files.h). A file of root's is read only, such
-// as one that a site has measured.
+// folder, is neither read nor written; a warning says so once (framework/base/own_files.h). A file owned by root is only read,
+// such as a file measured by the site.
 
 #include <map>
 #include <mutex>
@@ -13,15 +13,15 @@ namespace mpigrad::cuda {
 
 class TuningFile {
  public:
-  // Without a path everything is kept as long as this lives.
+  // Without a path the answers are kept only in this object.
   // `in_cache`: this program has made the file and its folder; if an umask of 002 has let the group write to them, the group
   // loses that right. Any other folder may be shared on purpose.
   explicit TuningFile(std::string path, bool in_cache = false) : path_(std::move(path)), in_cache_(in_cache) {}
 
   const std::string& path() const { return path_; }
   std::optional<std::string> find(const std::string& key);
-  // Nothing if the key has an answer already. Neither may contain tabs or ends of lines. Where the file cannot be written a
-  // warning says so, once, and the answer is kept by this object.
+  // Does nothing if the key has an answer already. Neither may contain tabs or ends of lines. If the file cannot be written, a
+  // warning says so once, and this object keeps the answer.
   void add(const std::string& key, const std::string& answer);
 
  private:
@@ -35,8 +35,8 @@ class TuningFile {
   std::map<std::string, std::string> known_;
 };
 
-// That of the process: MPIGRAD_TUNING_FILE, or mpigrad/tuning.txt in the user's folder of caches (XDG_CACHE_HOME, else ~/.cache);
-// MPIGRAD_TUNING_FILE=none keeps nothing beyond the process.
+// The tuning file of the process: MPIGRAD_TUNING_FILE, or mpigrad/tuning.txt in the user's cache folder (XDG_CACHE_HOME, else
+// ~/.cache); MPIGRAD_TUNING_FILE=none keeps nothing beyond the process.
 TuningFile& tuning_file();
 
 }  // namespace mpigrad::cuda

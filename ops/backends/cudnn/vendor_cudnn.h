@@ -1,5 +1,5 @@
 #pragma once
-// The functions of cuDNN, found when the first of them is called: a build with it starts on machines that do not have it.
+// The functions of cuDNN, loaded at the first call: a build with cuDNN also starts on machines without it.
 
 #include <cudnn.h>
 
@@ -19,7 +19,7 @@ struct Cudnn {
 #undef MPIGRAD_POINTER
 };
 
-// Throws where the library is not found, or is older than the headers of the build and lacks a function.
+// Error: the library is not found, or is older than the headers of the build and lacks a function.
 const Cudnn& cudnn();
 
 }  // namespace mpigrad::cuda

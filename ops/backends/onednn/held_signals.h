@@ -1,9 +1,9 @@
 #pragma once
-// Signals wait while oneDNN computes.
+// Blocks signals while oneDNN computes.
 //
-// Its generated products write further below the stack pointer than the 128 bytes that a signal leaves alone (x86-64
-// psABI 3.2.2): a handler's frame overwrites operands there, and the heap is what is damaged. Seen with oneDNN 2.6.3 and AVX-512,
-// of sgemm, within seconds of a timer's signals; rarer ones, such as a batch system's, end one training in a dozen.
+// oneDNN's generated products write further below the stack pointer than the 128 bytes that a signal leaves intact (x86-64 psABI
+// 3.2.2): a handler's frame overwrites operands there, and the heap gets corrupted. Seen in sgemm of oneDNN 2.6.3 with AVX-512,
+// within seconds of a timer's signals; rare signals, such as a batch system's, crash one training in a dozen.
 
 #include <omp.h>
 #include <pthread.h>
@@ -14,17 +14,18 @@
 
 namespace mpigrad::cpu {
 
-// Holds this thread's signals back while it lives, all but those that an instruction causes. Threads of the team that the caller
-// would be the first of hold them from the first time on: a process's signals then go to other threads. Threads end where a
-// smaller team computes, and those of a larger one later are new; so their number counts. (Meeting the team for each call made
-// CosmoFlow's steps at 64^3 a sixth slower.)
+// Blocks this thread's signals during its lifetime, except those that an instruction causes. The threads of the caller's OpenMP
+// team block them from the first time on: signals to the process then go to other threads. Threads end when a smaller team
+// computes, and the threads of a later larger team are new; their number is therefore counted. (Entering a parallel region at
+// each call made CosmoFlow's steps at 64^3 a sixth slower.)
 class HeldSignals {
  public:
   HeldSignals() {
     pthread_sigmask(SIG_BLOCK, &held(), &before_);
     thread_local const auto team = std::make_shared<std::atomic<int>>(0);
-    const auto holding = team;  // of the first thread, as others have one of their own
-    // A thread that ends is counted for a moment longer, while the one in its place is new: teams of another size always meet.
+    const auto holding = team;  // of the first thread; others have a `team` of their own
+    // An ending thread is still counted for a moment while its replacement is new: a team of another size always enters the
+    // region.
     thread_local int met = 0;
     const int threads = omp_get_max_threads();
     if (omp_in_parallel() || (threads == met && threads - 1 <= *holding)) return;
@@ -40,7 +41,7 @@ class HeldSignals {
   HeldSignals& operator=(const HeldSignals&) = delete;
 
  private:
-  // A thread that holds signals until it ends, and is counted as long.
+  // A thread that blocks signals and is counted until it ends.
   class Member {
    public:
     Member() = default;

@@ -1,10 +1,10 @@
 #pragma once
-// What this library uses of oneDNN, the same for its 2.x and 3.x constructors. Included only by onednn_*.cpp of this folder and
-// by the benchmark of bare primitives.
+// The parts of oneDNN that this library uses, equal for its 2.x and 3.x constructors. Included only by onednn_*.cpp of this
+// folder and by the benchmark of bare primitives.
 //
-// Makers of primitive descriptors return an empty object (operator bool) where oneDNN has no implementation or refuses the
-// problem. Dilation is ours (1 is dense). Scratchpads are the caller's: library-mode ones belong to the thread that created the
-// primitive, and ranks of the `threads` transport share primitives.
+// Functions that make primitive descriptors return an empty object (operator bool) if oneDNN has no implementation or refuses the
+// problem. `dilation` follows this library (1 is dense). The caller provides scratchpads: library-mode ones belong to the thread
+// that created the primitive, and ranks of the `threads` transport share primitives.
 
 #include <oneapi/dnnl/dnnl_version.h>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -48,8 +48,8 @@ inline Desc activation(std::int64_t n, std::int64_t c, const Extent3& e, Type ty
   return {Dims{n, c, e[0], e[1], e[2]}, type, dnnl::memory::format_tag::ndhwc};
 }
 
-// Weights of a convolution as oneDNN names them, ([groups,] out, in, d, h, w); `plain` is our layout [K, kd, kh, kw, C/groups],
-// otherwise the primitive chooses. A plain weight tag given to a primitive falls to its reference kernel without a word.
+// Weights of a convolution with oneDNN's dimensions, ([groups,] out, in, d, h, w); `plain` is our layout [K, kd, kh, kw,
+// C/groups], otherwise the primitive chooses. A primitive with a plain weight tag silently falls back to its reference kernel.
 inline Desc weights(const ConvProblem& p, bool plain, Type type = Type::f32) {
   const std::int64_t cg = p.in_channels / p.groups, kg = p.out_channels / p.groups;
   const std::int64_t w = cg, h = p.kernel[2] * w, d = p.kernel[1] * h, k = p.kernel[0] * d;
@@ -69,7 +69,7 @@ Dims pad_high(const Problem& p) {
   return {kernel::pad_high(p, 0), kernel::pad_high(p, 1), kernel::pad_high(p, 2)};
 }
 
-// oneDNN counts the zeros between taps.
+// oneDNN's dilation counts the zeros between taps.
 template <class Problem>
 Dims gaps(const Problem& p) {
   return {p.dilation[0] - 1, p.dilation[1] - 1, p.dilation[2] - 1};
@@ -90,7 +90,7 @@ inline dnnl::primitive_attr attributes(scalar::Fused fused = {}) {
   return attributes;
 }
 
-// Runs `make`; a problem that oneDNN refuses gives an empty descriptor.
+// Runs `make`; if oneDNN refuses the problem, the descriptor is empty.
 template <class Make>
 auto or_empty(Make&& make) -> decltype(make()) {
   try {
@@ -100,7 +100,7 @@ auto or_empty(Make&& make) -> decltype(make()) {
   }
 }
 
-// The convolutions of bfloat16 add up in float32; gradients of weights stay in it.
+// Convolutions in bfloat16 add up in float32; weight gradients stay in float32.
 inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& p, bool bias = false, scalar::Fused fused = {},
                                                              Type type = Type::f32) {
   return or_empty([&] {
@@ -119,7 +119,7 @@ inline dnnl::convolution_forward::primitive_desc convolution(const ConvProblem& 
   });
 }
 
-// Of data or of weights.
+// The data or the weight pass.
 template <class Backward>
 typename Backward::primitive_desc backward_convolution(const ConvProblem& p, Type type, Type of_weights) {
   return or_empty([&] {
@@ -145,7 +145,7 @@ inline dnnl::convolution_backward_weights::primitive_desc convolution_weights(co
   return backward_convolution<dnnl::convolution_backward_weights>(p, type, Type::f32);
 }
 
-// Average pooling, padding included; without dilation (oneDNN 2.x keeps that in another primitive that has plain kernels only).
+// Average pooling, padding included; without dilation (oneDNN 2.x has it in another primitive with plain kernels only).
 inline dnnl::pooling_forward::primitive_desc pooling(const PoolProblem& p) {
   return or_empty([&] {
     using Forward = dnnl::pooling_forward;
@@ -184,7 +184,7 @@ inline dnnl::reorder::primitive_desc reordering(const Desc& from, const Desc& to
   return {engine(), from, engine(), to, attributes()};
 }
 
-// True for an implementation that oneDNN itself calls a reference one: right, and thousands of times slower.
+// True for an implementation that oneDNN itself calls a reference one: correct, but thousands of times slower.
 inline bool is_plain(std::string_view implementation) { return implementation.find("ref") != std::string_view::npos; }
 
 // True if oneDNN uses at least these instructions.
@@ -204,7 +204,7 @@ inline bool is_bfloat16(std::string_view implementation) {
 
 inline dnnl::memory wrap(const Desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
 
-// Runs to the end; the scratchpad comes from this thread's buffer.
+// Runs to completion; the scratchpad comes from this thread's buffer.
 inline void execute(const char* op, const dnnl::primitive& primitive, const Desc& scratchpad, Arguments&& arguments) {
   thread_local ThreadBuffer buffer;
   try {

@@ -1,5 +1,5 @@
 #pragma once
-// What was built for problems (primitives), shared by all threads of the process.
+// Primitives built for problems, shared by all threads of the process.
 
 #include <array>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct CacheKeyHash {
 template <class Value>
 class Cache {
  public:
-  // As PlanCache's.
+  // As in PlanCache.
   template <class Make>
   std::shared_ptr<const Value> find(const CacheKey& key, Make&& make) {
     const std::lock_guard lock(mutex_);

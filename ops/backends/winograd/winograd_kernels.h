@@ -1,7 +1,7 @@
 #pragma once
 // The arithmetic of Winograd's F(2x2x2, 3x3x3) and F(2x2, 3x3) on blocks that stay in the caches: transforms of one tile, and
-// small products of matrices, for the vector units that are there. Included by winograd.cpp, which says what is computed, and by
-// its test.
+// small matrix products, for the processor's vector units. Included by winograd.cpp, which explains the algorithm, and by its
+// test.
 
 #include <array>
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace mpigrad::cpu::winograd {
 
-inline constexpr std::int64_t lanes = 16;  // channels go through the kernels in groups of so many
+inline constexpr std::int64_t lanes = 16;  // channels are processed in groups of this many
 
-// Where the cells of a tile lie: cell (d, h, w) of channel c at `first` + d * step[0] + h * step[1] + w * step[2] + c. Cells
-// outside [begin, end) of an axis, counted from the tile's first cell, are zero (read) or not written.
+// Positions of the cells of a tile: cell (d, h, w) of channel c is at `first` + d * step[0] + h * step[1] + w * step[2] + c.
+// Cells outside [begin, end) of an axis, counted from the tile's first cell, are zero (read) or not written.
 struct Cells {
   std::array<std::int64_t, 3> step{}, begin{}, end{};
 };
 
-// Of tiles in three dimensions, as they are described here, or of flat ones in height and width, whose cells have d = 0: without
-// the first factor of each product, and with 16 positions instead of 64. The elements of a tile's transform lie `stride` apart
-// from position to position, its channels next to each other.
+// Transforms of tiles in three dimensions, as described here, or of flat tiles in height and width with d = 0, which lack the
+// first factor of each product and have 16 positions instead of 64. Elements of a tile's transform are `stride` apart from
+// position to position, channels adjacent.
 struct Transforms {
   // v = (B^T x B^T x B^T) of 4 x 4 x 4 cells
   void (*input)(const Cells&, std::int64_t channels, const float* x, float* v, std::int64_t stride);
@@ -41,9 +41,9 @@ struct Kernels {
                   const float* b, std::int64_t ldb, bool accumulate, float* c, std::int64_t ldc);
 };
 
-// One for each width of vectors that this processor has, widest first; the last one is what the compiler's flags give.
+// One set per vector width of this processor, widest first; the last one uses the compiler's flags.
 const std::vector<Kernels>& supported();
-// The widest, and whether they are wide enough for the products to win over a library's convolution.
+// The widest set, and whether it is wide enough for the products to be faster than a library's convolution.
 inline const Kernels& kernels() { return supported().front(); }
 inline bool fast() { return supported().size() > 1; }
 
