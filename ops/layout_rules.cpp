@@ -12,7 +12,7 @@ namespace {
 
 const char* no_split = "redistribute it so that the dimension is whole on every rank";
 
-// One operand's placement along a grid axis with its dimension counted from the right, which is how shapes broadcast.
+// One operand's placement along a grid axis; its dimension is counted from the right, as shapes broadcast.
 struct Placed {
   Placement placement;
   int from_right;
@@ -24,7 +24,7 @@ Placed placed(const Tensor& x, std::size_t axis) {
   return {at.placement, at.dimension - x.rank(), &at.cuts};
 }
 
-// A shape as its split dimensions of extents `sizes` and the numbers of elements before, between and behind them.
+// A shape as its split dimensions, of extents `sizes`, and the numbers of elements before, between and after them.
 struct Segments {
   std::vector<std::int64_t> between, sizes;
 };
@@ -89,7 +89,7 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
       const auto here = placed(x, a);
       if (here.placement == Placement::partial) ++partial_sums;
       if (split.cuts && here.placement == Placement::replicated) {
-        // Of all ranks: a block of one index does not broadcast.
+        // Global extents: a block of one index does not broadcast.
         const bool broadcasts = -split.from_right > x.rank() || x.layout()->global[x.rank() + split.from_right] == 1;
         if (!x.is_constant() || !broadcasts)
           fail("[{}] one operand is split over grid axis {}, the other is replicated over its ranks; {}: {}, {}", op,
@@ -190,8 +190,8 @@ LayoutPtr reshape_layout(std::string_view op, const Tensor& x, const Shape& loca
     segments.between.push_back(x.shape().elements(next, x.rank()));
     found = places(segments, local);
 
-    // A block of one index may be found in several places. That is no choice unless all other ranks have it, too: seen from
-    // every combination of blocks with one index and with another number, the places must be the same.
+    // A block of one index may fit several dimensions. This is only allowed if it does on all ranks: for every combination of
+    // blocks with one index and with another number of indices, the places must be the same.
     for (std::size_t choices = 0; choices < std::size_t{1} << split.size(); ++choices)
       for (const auto& place : found) {
         Shape other = local;
@@ -231,7 +231,7 @@ LayoutPtr reshape_layout(std::string_view op, const Tensor& x, const Shape& loca
     fail("[{}] merges or cuts dimension {}, which is split; {}: {} to local shape {}", op, dimension(lost), no_split, x, local);
   }
 
-  // Where blocks of one index leave a choice on all ranks, dimensions keep their places as far as possible.
+  // If blocks of one index leave a choice on all ranks, as many dimensions as possible keep their places.
   const auto kept = [&](const std::vector<int>& place) {
     std::size_t count = 0;
     for (std::size_t k = 0; k < place.size(); ++k) count += place[k] == dimension(k) ? 1 : 0;

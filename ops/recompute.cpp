@@ -11,7 +11,7 @@ namespace {
 
 using Arrived = std::vector<std::shared_ptr<Tensor>>;
 
-// A run of a function on this thread: the first one appends to what arrives, others read it.
+// A run of a function on this thread: the first run appends arriving tensors to the list, later runs read them.
 class Run {
  public:
   Run(Arrived& arrived, bool first) : arrived_(arrived), first_(first), around_(std::exchange(innermost, this)) {}
@@ -21,10 +21,11 @@ class Run {
 
   static thread_local Run* innermost;
 
-  // The tensor, if it is known; else the places that want it.
+  // The tensor if it is known; else appends the places to store it in to `places`.
   Tensor next(Arrived& places) {
     if (!first_) {
-      require(next_ < arrived_.size() && *arrived_[next_], "[recompute] the function receives more than in its first run");
+      require(next_ < arrived_.size() && *arrived_[next_],
+              "[recompute] the function receives more tensors than in its first run");
       return *arrived_[next_++];
     }
     auto& place = arrived_.emplace_back(std::make_shared<Tensor>());
@@ -57,7 +58,7 @@ void detail::Arrival::keep(const Tensor& arrived) const {
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
   if (!Tape::recording()) return f(x);
 
-  // First run under a tape that keeps identities only, to learn what f uses beside x and whether it communicates.
+  // First run under a tape that keeps only identities, to find out which tensors besides x f uses and whether it communicates.
   Tensor y;
   Tensors used{x.without_layout()};
   bool communicates = false;
@@ -75,31 +76,31 @@ Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x)
         if (in && !in.is_constant() && is_floating(in.dtype()) && known.insert(in.id()).second) used.push_back(in);
       for (const auto& out : entry.outputs) known.insert(out.id());
     }
-    // f may return what it did not compute.
+    // f may return a tensor that it did not compute.
     if (!y.is_constant() && known.insert(y.id()).second) used.push_back(y);
   }
   if (y.is_constant() && !communicates) return y;
   const auto result = y.is_constant() ? y : y.as_variable();
   Tape::record({.name = "recompute",
                 .communicates = communicates,
-                .keeps_inputs = 1,  // x; what else f uses lives in f
+                .keeps_inputs = 1,  // x; f itself holds the other tensors that it uses
                 .keeps_outputs = 0,
                 .inputs = used,
                 .outputs = {result},
-                // ybar J: f runs under a tape of its own, whose replay the outer tapes record if they are asked to.
+                // ybar J: f runs under a tape of its own; outer tapes record this tape's replay if they are recording.
                 .vjp = [f, layout = x.layout(), arrived](const Replay& at, Inputs g) {
                   Tape inner;
                   Tensor again;
                   {
                     const Run repeated(*arrived, false);
                     const Tensor x = at.input(0).with_layout(layout);
-                    at.give_up(0);  // the inner tape's replay frees it where it is done with it
-                    // Its elements are known already, and nobody reads them again but where the tape keeps them.
+                    at.give_up(0);  // the inner tape's replay frees it when it is no longer needed
+                    // Only the inner tape reads its elements, if it keeps them: the storage is not needed.
                     again = f(x).without_layout().without_storage();
                   }
                   Tensors with_respect_to;
                   for (std::size_t i = 0; i < at.inputs(); ++i) with_respect_to.push_back(at.input(i));
-                  // The replay gives g up, as large as f's result: the inner one may use its memory.
+                  // The replay gives up g, which is as large as f's result: the inner replay may use its memory.
                   Tensors given;
                   given.push_back(std::move(const_cast<Tensor&>(g[0])));
                   auto cotangents = inner.vjp({again}, std::move(given), with_respect_to);

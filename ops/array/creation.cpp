@@ -23,7 +23,7 @@ Tensor indices(std::int64_t n, DeviceKind device) {
 Tensor diagonals(std::int64_t rows, std::int64_t columns, DeviceKind device) {
   return indices(columns, device) - unsqueeze(indices(rows, device), 1);
 }
-// The same of x, replicated where x is distributed.
+// column - row for the last two dimensions of x, replicated if x is distributed.
 Tensor diagonals_of(const Tensor& x) {
   const Tensor y = diagonals(x.dim(x.rank() - 2), x.dim(x.rank() - 1), x.device());
   if (!x.layout()) return y;
@@ -31,7 +31,7 @@ Tensor diagonals_of(const Tensor& x) {
   return y.with_layout(std::make_shared<Layout>(Layout{x.layout()->grid, y.shape(), axes}));
 }
 void require_matrices(const char* op, const Tensor& x) {
-  require(x.rank() >= 2, "[{}] needs two dimensions at least: {}", op, x);
+  require(x.rank() >= 2, "[{}] needs at least two dimensions: {}", op, x);
   require_whole(op, x, std::array{-2, -1});
 }
 Tensor zeros_beside(const Tensor& x) {

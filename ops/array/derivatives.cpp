@@ -13,7 +13,7 @@ namespace mpigrad {
 namespace {
 
 Tensor variable(const Tensor& x) {
-  require(is_floating(x.dtype()), "[grad] derivatives are of floating-point tensors: {}", x);
+  require(is_floating(x.dtype()), "[grad] derivatives are taken with respect to floating-point tensors: {}", x);
   return detail::argument_of(x);
 }
 // Element i of a tensor like y is 1, the others are 0.
@@ -35,8 +35,8 @@ std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)
     for (const auto& part : x) at.push_back(variable(part));
     Tape tape;
     const Tensor y = f(at);
-    require(y.elements() == 1 && is_floating(y.dtype()), "[grad] f gives one floating-point number, not {}", y);
-    // What f did not compute from x has the derivative 0; Tape::gradient() takes it for a mistake.
+    require(y.elements() == 1 && is_floating(y.dtype()), "[grad] f must give one floating-point number, not {}", y);
+    // If f did not compute its result from x, the derivative is 0; Tape::gradient() would report an error.
     const bool known = std::any_of(tape.entries().begin(), tape.entries().end(), [&](const Tape::Entry& entry) {
       return std::any_of(entry.outputs.begin(), entry.outputs.end(), [&](const Tensor& z) { return z && z.id() == y.id(); });
     });
@@ -59,11 +59,11 @@ FunctionOfTensor grad(FunctionOfTensor f) {
 
 Tensor jacobian(const FunctionOfTensor& f, const Tensor& x) {
   const Tensor at = variable(x);
-  require(!at.layout(), "[jacobian] of local tensors only: {}", x);
+  require(!at.layout(), "[jacobian] works on local tensors only: {}", x);
   const auto row = [&](std::int64_t i, Tensor& y) {
     Tape tape;
     y = f(at);
-    require(!y.layout() && is_floating(y.dtype()), "[jacobian] f gives local floating-point tensors, not {}", y);
+    require(!y.layout() && is_floating(y.dtype()), "[jacobian] f must give local floating-point tensors, not {}", y);
     if (y.elements() == 0) return zeros_like(at);
     return tape.vjp({y}, {basis(y, i)}, {at})[0];
   };

@@ -14,7 +14,7 @@
 namespace mpigrad {
 
 Tensor stack(const std::vector<Tensor>& parts, int axis) {
-  require(!parts.empty(), "[stack] of nothing");
+  require(!parts.empty(), "[stack] needs at least one tensor");
   const int at = checked_dimension("stack", axis, parts.front().rank() + 1);
   std::vector<Tensor> rows;
   for (const auto& part : parts) {
@@ -28,8 +28,8 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
   const int at = checked_dimension("split", axis, x.rank());
   require_whole("split", x, std::array{at});
   for (const auto size : sizes) require(size >= 0, "[split] a size is negative: {}", joined(sizes, ", "));
-  require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == x.dim(at), "[split] sizes {} do not make up {} of {}",
-          joined(sizes, ", "), x.dim(at), x);
+  require(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == x.dim(at),
+          "[split] sizes {} do not add up to the extent {} of {}", joined(sizes, ", "), x.dim(at), x);
   std::vector<Tensor> result;
   std::int64_t begin = 0;
   for (const auto size : sizes) {
@@ -40,7 +40,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& size
 }
 std::vector<Tensor> split(const Tensor& x, std::int64_t parts, int axis) {
   const int at = checked_dimension("split", axis, x.rank());
-  require(parts > 0 && x.dim(at) % parts == 0, "[split] {} of {} in {} parts of equal size", x.dim(at), x, parts);
+  require(parts > 0 && x.dim(at) % parts == 0, "[split] the extent {} of {} is not a multiple of {} parts", x.dim(at), x, parts);
   return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), x.dim(at) / parts), at);
 }
 
@@ -89,7 +89,7 @@ Tensor tile(const Tensor& x, const std::vector<std::int64_t>& times) {
 }
 
 Tensor moveaxis(const Tensor& x, const std::vector<int>& from, const std::vector<int>& to) {
-  require(from.size() == to.size(), "[moveaxis] {} dimensions to {} places", from.size(), to.size());
+  require(from.size() == to.size(), "[moveaxis] {} dimensions, but {} destinations", from.size(), to.size());
   std::vector<int> order(static_cast<std::size_t>(x.rank()), -1);
   std::vector<bool> moved(static_cast<std::size_t>(x.rank()));
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -117,7 +117,7 @@ Tensor swapaxes(const Tensor& x, int a, int b) {
   return permute(x, order);
 }
 Tensor matrix_transpose(const Tensor& x) {
-  require(x.rank() >= 2, "[matrix_transpose] needs two dimensions at least: {}", x);
+  require(x.rank() >= 2, "[matrix_transpose] needs at least two dimensions: {}", x);
   return swapaxes(x, -1, -2);
 }
 
@@ -147,13 +147,14 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis) {
   require_whole("take_along_axis", x, std::array{at});
   require(indices.rank() == x.rank() && indices.dtype() == DType::int64,
           "[take_along_axis] indices are int64 of {} dimensions: {}", x.rank(), indices);
-  // As rows of one element; the index that is out of range along its dimension must not name another row.
+  // Flattens both, so that indices name single elements. An index that is out of range along its dimension must not name another
+  // element.
   const auto strides = x.shape().strides();
   const std::int64_t n = x.dim(at), outside = x.elements();
   Tensor place = where(logical_or(indices < 0, indices >= n), outside, indices * strides[static_cast<std::size_t>(at)]);
   for (int d = 0; d < x.rank(); ++d) {
     if (d == at) continue;
-    require(indices.dim(d) == x.dim(d), "[take_along_axis] shapes differ beside dimension {}: {} and {}", at, x, indices);
+    require(indices.dim(d) == x.dim(d), "[take_along_axis] shapes differ outside dimension {}: {} and {}", at, x, indices);
     UseDevice use(x.device());
     Shape along;
     for (int e = 0; e < x.rank(); ++e) along.push_back(e == d ? x.dim(d) : 1);
@@ -164,10 +165,10 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis) {
 
 namespace {
 
-// `count` elements that stand before x (at_end: behind it) along dimension d.
+// `count` elements that padding adds before x (at_end: after x) along dimension d.
 Tensor beyond(const Tensor& x, int d, std::int64_t count, bool at_end, PadMode mode) {
   const std::int64_t n = x.dim(d), skipped = mode == PadMode::reflect ? 1 : 0;
-  require(count >= 0 && (count == 0 || n > 0), "[pad] {} elements of dimension {} of {}", count, d, x);
+  require(count >= 0 && (count == 0 || n > 0), "[pad] cannot pad by {} elements along dimension {} of {}", count, d, x);
   if (mode == PadMode::edge) return repeat(slice(x, d, at_end ? n - 1 : 0, at_end ? n : 1), count, d);
   require(count + skipped <= n, "[pad] {} elements at an end of dimension {}, which has {}: {}", count, d, n, x);
   if (mode == PadMode::wrap) return at_end ? slice(x, d, 0, count) : slice(x, d, n - count, n);
@@ -177,7 +178,8 @@ Tensor beyond(const Tensor& x, int d, std::int64_t count, bool at_end, PadMode m
 }  // namespace
 
 Tensor pad(const Tensor& x, const Shape& low, const Shape& high, PadMode mode) {
-  require(low.rank() == x.rank() && high.rank() == x.rank(), "[pad] {} and {} elements for {}", low, high, x);
+  require(low.rank() == x.rank() && high.rank() == x.rank(),
+          "[pad] one number of elements for each dimension, got {} and {} for {}", low, high, x);
   Tensor y = x;
   for (int d = 0; d < x.rank(); ++d) {
     if (low[d] == 0 && high[d] == 0) continue;

@@ -21,8 +21,8 @@ std::vector<int> every_axis(const Tensor& x) {
   return axes;
 }
 
-// x^(1 / order). Its derivative at 0 is infinite, and infinity times 0 NaN: the root is taken where x is not 0, elsewhere it is 0
-// with derivative 0.
+// x^(1 / order). Its derivative at 0 is infinite, and infinity times 0 is NaN. The root is therefore taken only where x is not 0;
+// elsewhere the result is 0 with derivative 0.
 Tensor root(const Tensor& x, double order) {
   const Tensor none = x == 0, safe = where(none, 1, x);
   return where(none, 0, order == 2 ? sqrt(safe) : pow(safe, 1 / order));
@@ -61,7 +61,7 @@ Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keep) {
       UseDevice device(x.device());
       y = full(shape, 1, y.dtype());
     }
-    while (y.dim(d) > 1) {  // halves, element by element: no division, so that zeros have right derivatives
+    while (y.dim(d) > 1) {  // halves are multiplied, without division, so that derivatives are right at zeros
       const std::int64_t half = y.dim(d) / 2, rest = y.dim(d) % 2;
       const Tensor product = slice(y, d, 0, half) * slice(y, d, half, 2 * half);
       y = rest == 0 ? product : concatenate({product, slice(y, d, 2 * half, 2 * half + 1)}, d);
@@ -73,7 +73,7 @@ Tensor prod(const Tensor& x) { return prod(x, every_axis(x)); }
 
 namespace {
 
-// Prefixes by doubling: after k passes y[i] has the last 2^k elements up to i.
+// Prefix sums by doubling: after k passes y[i] combines the last 2^k elements up to i.
 template <class F>
 Tensor scan(const char* op, const Tensor& x, int axis, const F& combine) {
   const int d = checked_dimension(op, axis, x.rank());

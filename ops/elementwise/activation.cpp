@@ -109,7 +109,7 @@ Tensors BiasActivation::vjp(const Replay& at, Inputs g) const {
 Types BiasActivationAdjoint::infer(Inputs in) const {
   const auto &g = in[0], &y = in[1];
   require(g.rank() >= 1 && is_floating(g.dtype()), "[{}] needs floating-point elements, channels last: {}", traits().name, g);
-  require(g.type() == y.type(), "[{}] the cotangent differs from what it belongs to: {} and {}", traits().name, g, y);
+  require(g.type() == y.type(), "[{}] the cotangent and the result have different types: {} and {}", traits().name, g, y);
   return {g.type(), {Shape{g.dim(-1)}, g.dtype()}};
 }
 Tensor BiasActivationAdjoint::reuse(Inputs in) const {
@@ -129,7 +129,7 @@ Tensor local::bias_activation(const Tensor& x, const Tensor& bias, Activation ac
 BiasActivationCotangents bias_activation_adjoint(const Tensor& g, const Tensor& y, scalar::Fused fused,
                                                  const BiasActivationAdjointOptions& o) {
   if (!fused.is_none() && o.of_bias) {
-    const bool in_place = o.may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
+    const bool in_place = o.may_overwrite && sole_owner(g);  // checked before the call copies the handle
     const auto both = apply_all(ops::BiasActivationAdjoint{fused, in_place}, {g, y});
     return {both[0], both[1]};
   }

@@ -1,4 +1,4 @@
-// Biases with activations on the CPU: from tensors to the kernels.
+// Biases with activations on the CPU: calls the kernels on tensors.
 
 #include "ops/elementwise/activation.h"
 

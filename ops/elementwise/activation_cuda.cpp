@@ -1,4 +1,4 @@
-// Biases with activations on GPUs: from tensors to the kernels.
+// Biases with activations on GPUs: calls the kernels on tensors.
 
 #include "ops/elementwise/activation.h"
 #include "ops/kernel/absent.h"

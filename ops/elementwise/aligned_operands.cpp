@@ -12,13 +12,13 @@ namespace {
 
 bool varies(const Tensor& x, std::size_t axis) { return x.layout() && x.layout()->axes[axis].placement != Placement::replicated; }
 
-// Which dimension of w meets the one that a grid axis splits of x, or -1: it broadcasts there.
+// The dimension of w that aligns with the dimension of x split over a grid axis; -1 if w broadcasts there.
 int aligned_dimension(const Tensor& w, const Tensor& x, std::size_t axis) {
   const int d = w.rank() + x.layout()->axes[axis].dimension - x.rank();
   return d >= 0 && w.layout()->global[d] != 1 ? d : -1;
 }
 
-// This rank's block of w beside `others`, replicated over the axes along which they vary and w does not; with its layout.
+// This rank's block of w for an op with `others`, replicated over the axes along which they vary and w does not; with its layout.
 std::pair<Tensor, LayoutPtr> aligned(std::string_view op, const Tensor& w, Inputs others) {
   Layout block = *w.layout();
   std::vector<int> axes;
@@ -66,7 +66,7 @@ std::optional<AlignedOperands> align_operands(std::string_view op, Inputs in, El
   if (std::count_if(in.begin(), in.end(), [](const Tensor& x) { return x.layout() != nullptr; }) < 2) return std::nullopt;
   if (std::none_of(in.begin(), in.end(), needed)) return std::nullopt;
   AlignedOperands result;
-  Tensors described;  // elementwise_layout() takes a constant that is the same, and it broadcasts or is a block
+  Tensors described;  // elementwise_layout() accepts a replicated constant, whether it broadcasts or is a block
   for (const auto& x : in) {
     if (!needed(x)) {
       described.push_back(x);

@@ -16,7 +16,7 @@ constexpr std::int64_t parallel_from = 1 << 15;  // elements; below, starting th
 
 constexpr std::int64_t piece = 1 << 13;  // elements of a long row that a thread takes at once
 
-// In as few dimensions as the operands allow, at least one: a channel vector beside [N, D, H, W, C] leaves two.
+// Merges dimensions into as few as the operands allow, at least one: a channel vector and [N, D, H, W, C] need two.
 template <class... S>
 auto rows_of(const Shape& result, const S&... strides) {
   auto walk = walk_of(result, strides...).collapsed();
@@ -75,8 +75,8 @@ void binary(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   });
 }
 
-// 16-bit elements come as float32 and go back in blocks, which stay in the first cache: whole operands would take three times
-// their memory. The functions see the same numbers either way.
+// 16-bit elements are converted to float32 and back in blocks that stay in the first cache: converting whole operands would need
+// three times their memory. The functions compute the same numbers either way.
 constexpr std::int64_t block = 1 << 11;
 
 // Calls f(first element, elements) for blocks of n elements.
@@ -95,7 +95,7 @@ void round(const float* from, std::int64_t count, Tensor& y, std::int64_t at) {
   else detail::convert(from, y.mutable_data<Float16>() + at, count);
 }
 
-// The same of operand i of a walk, repeated where it is.
+// Widens operand i of a walk, repeated along dimensions that broadcast.
 template <int N, class H>
 void widen(const StridedArrays<N>& walk, std::size_t i, const H* x, std::int64_t at, std::int64_t count, float* to) {
   const auto inner = innermost(walk);
@@ -121,7 +121,7 @@ void widen(const StridedArrays<N>& walk, std::size_t i, const Tensor& x, std::in
   else widen(walk, i, x.data<Float16>(), at, count, to);
 }
 
-// y[i] = f(a[i], b[i]), of the operands' 16-bit type or boolean
+// y[i] = f(a[i], b[i]); y has the operands' 16-bit type or is boolean
 template <class F>
 void binary_of_half(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const auto& shape = y.shape();
@@ -141,7 +141,7 @@ void binary_of_half(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   });
 }
 
-// c ? a : b of their bits, without the branch that a compiler makes of it, ten times slower for masks without a pattern.
+// c ? a : b on the bits, to avoid a branch by the compiler, which is ten times slower for masks without a pattern.
 template <class T>
 T either(bool c, T a, T b) {
   using Bits = std::conditional_t<
@@ -209,7 +209,7 @@ void Where::run(Cpu, Inputs in, Outputs out) const {
       const bool* rc = c + offset[0];
       const T *ra = a + offset[1], *rb = b + offset[2];
       T* ry = y + at;
-      // Steps that the compiler knows, for what masks are used for.
+      // Compile-time steps for the common uses of masks.
       const auto choose = [&](auto step_a, auto step_b) {
         for (std::int64_t i = 0; i < count; ++i) ry[i] = either(rc[i], ra[i * step_a], rb[i * step_b]);
       };

@@ -73,7 +73,7 @@ Tensor derivative_of_abs(const Tensor& x) {
   return where(equal(x, x), sign(constant(x)), constant(full(Shape{}, 1, x.dtype())));
 }
 
-// Used by activations alone.
+// Used only by activations.
 #define MPIGRAD_MAKE(F, ...) template Types Binary<F>::infer(Inputs) const;
 MPIGRAD_ADJOINT_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
@@ -87,25 +87,25 @@ namespace {
 template <class F, class... Fs>
 constexpr bool one_of = (std::is_same_v<F, Fs> || ...);
 
-// The op of operands of which some may be the same on ranks among which others vary.
+// Applies an op whose operands may be replicated over ranks on which others vary.
 template <class Op>
 Tensor apply_aligned(const Op& op, Elementwise kind, Tensors in) {
   auto operands = align_operands(Op::traits().name, in, kind);
   if (!operands) return mpigrad::apply(op, std::move(in));
-  int split = 1;  // outputs get room for halos along it
+  int split = 1;  // outputs get room for halos along this dimension
   while (split < operands->layout->global.rank() && operands->layout->axis_of(split) < 0) ++split;
   const HaloRoom room(split < operands->layout->global.rank() ? split : -1);
   return mpigrad::apply(op, std::move(operands->local)).with_layout(operands->layout);
 }
-// Mixed precision: beside 16-bit numbers what is float32 and no constant, as a parameter is, is rounded to their type, as
-// align_operands() does where there are layouts. Constants keep theirs, and are refused, and so are single numbers beside each
-// other: terms of a loss.
+// Mixed precision: if x has 16 bits, a float32 variable w such as a parameter is rounded to x's type, as in align_operands() for
+// tensors with layouts. Constants keep their type and are refused, and single numbers (terms of a loss) are not rounded to each
+// other.
 Tensor beside(const Tensor& w, const Tensor& x) {
   return w.dtype() == DType::float32 && is_half(x.dtype()) && !w.is_constant() && !w.layout() && !x.layout() && x.rank() > 0
              ? cast(w, x.dtype())
              : w;
 }
-// x in the type in which it meets y, if there is one.
+// x cast to the common type with y, if there is one.
 Tensor promoted(const Tensor& x, const Tensor& y) { return cast(x, result_type(x.dtype(), y.dtype()).value_or(x.dtype())); }
 template <class F>
 Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
@@ -114,7 +114,7 @@ Tensor binary(const F& f, const Tensor& a, const Tensor& b) {
 }
 template <class F>
 Tensor compare(const Tensor& a, const Tensor& b) {
-  const auto fixed = [](const Tensor& x) { return x.layout() ? constant(x) : x; };  // nothing is replicated for a derivative
+  const auto fixed = [](const Tensor& x) { return x.layout() ? constant(x) : x; };  // no derivative, so no replication
   return apply_aligned(Compare<F>{}, F::row.kind, {promoted(fixed(a), b), promoted(fixed(b), a)});
 }
 
@@ -138,13 +138,13 @@ Tensor affine(const Tensor& x, double scale, double shift) {
   return mpigrad::apply(Unary<Affine>{{{{.a = scale, .b = shift}}}}, {x});
 }
 Tensor negate(const Tensor& x) {
-  if (is_floating(x.dtype())) return affine(x, -1, -0.0);  // -0 of 0
+  if (is_floating(x.dtype())) return affine(x, -1, -0.0);  // affine() with shift -0 gives -0 for 0
   return x.dtype() == DType::int64 ? x * -1 : 0 - x;       // sums, also partial ones, are int64
 }
 
 namespace {
 
-// A function of integers, where it has one; none otherwise, and the op refuses them.
+// A function's integer form if it has one; otherwise none, and the op refuses integers.
 template <class F>
 Tensor of_integers(const Tensor& x) {
   if constexpr (one_of<F, Floor, Ceil, Round, Trunc>) return x;
@@ -175,7 +175,7 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary(FloorDivid
 Tensor atan2(const Tensor& y, const Tensor& x) { return binary(Atan2{}, y, x); }
 Tensor hypot(const Tensor& a, const Tensor& b) { return binary(Hypot{}, a, b); }
 Tensor copysign(const Tensor& a, const Tensor& b) { return binary(Copysign{}, a, b); }
-Tensor nextafter(const Tensor& a, const Tensor& b) {  // 16-bit numbers are computed in float32, whose next one rounds back
+Tensor nextafter(const Tensor& a, const Tensor& b) {  // 16-bit types compute in float32, whose next number rounds back
   require(!is_half(a.dtype()), "[nextafter] has no {} form: {} and {}", name_of(a.dtype()), a, b);
   return binary(Nextafter{}, a, b);
 }
@@ -210,7 +210,7 @@ Tensor leaky_relu(const Tensor& x, double slope) {
   return mpigrad::apply(Unary<LeakyRelu>{{{{.fused = {slope}}}}}, {x});
 }
 Tensor leaky_relu_adjoint(const Tensor& g, const Tensor& y, scalar::Fused fused, bool may_overwrite) {
-  const bool in_place = may_overwrite && sole_owner(g);  // before the call makes a copy of the handle
+  const bool in_place = may_overwrite && sole_owner(g);  // checked before the call copies the handle
   return mpigrad::apply(Binary<LeakyReluAdjoint>{{{{.fused = fused}}, in_place}}, {g, y});
 }
 Mask equal(const Tensor& a, const Tensor& b) { return Mask(compare<Equal>(a, b)); }

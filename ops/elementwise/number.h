@@ -23,8 +23,8 @@ class Number {
   constexpr double value() const { return value_; }
   constexpr bool is_integer() const { return kind_ == Kind::integer; }
   constexpr std::int64_t integer() const { return integer_; }
-  // A constant without dimensions, of the type and on the device of x. Refuses what x's type does not hold: fractions and numbers
-  // out of range beside integers, other numbers than true and false beside booleans.
+  // A constant without dimensions, with the type and device of x. Refuses values that x's type cannot hold: fractions and numbers
+  // out of range for integers, and numbers other than true and false for booleans.
   Tensor like(std::string_view op, const Tensor& x) const;
 
  private:

@@ -14,10 +14,10 @@ Tensor Number::like(std::string_view op, const Tensor& x) const {
   UseDevice device(x.device());
   if (is_floating(dtype)) return constant(full(Shape{}, value_, dtype));
   if (dtype == DType::boolean) {
-    require(kind_ == Kind::boolean, "[{}] {} beside booleans: cast(x, DType::int64) first; x is {}", op, value_, x);
+    require(kind_ == Kind::boolean, "[{}] {} with booleans: cast(x, DType::int64) first; x is {}", op, value_, x);
     return constant(full(Shape{}, value_, dtype));
   }
-  require(kind_ != Kind::floating, "[{}] {} beside integers, which do not hold it: cast(x, DType::float64) first; x is {}", op,
+  require(kind_ != Kind::floating, "[{}] {} with integers, which cannot hold it: cast(x, DType::float64) first; x is {}", op,
           value_, x);
   bool fits = true;
   visit_any_integral(dtype, [&](auto zero) {
@@ -26,7 +26,7 @@ Tensor Number::like(std::string_view op, const Tensor& x) const {
            integer_ <= static_cast<std::int64_t>(std::numeric_limits<T>::max());
   });
   require(fits, "[{}] {} is out of the range of {}; x is {}", op, integer_, name_of(dtype), x);
-  constexpr std::int64_t exact = std::int64_t{1} << 53;  // what a double holds
+  constexpr std::int64_t exact = std::int64_t{1} << 53;  // integers up to this are exact in a double
   if (-exact <= integer_ && integer_ <= exact) return constant(full(Shape{}, static_cast<double>(integer_), dtype));
   constexpr std::int64_t half = std::int64_t{1} << 32;
   const auto number = [&](std::int64_t value) { return constant(full(Shape{}, static_cast<double>(value), dtype)); };
@@ -36,7 +36,7 @@ Tensor Number::like(std::string_view op, const Tensor& x) const {
 namespace {
 
 bool floating(const Tensor& x) { return is_floating(x.dtype()); }
-// c x: the sum of -0 and any number is this number, of 0 and -0 it is 0.
+// c x by affine(): adding -0 leaves every number as it is; adding 0 would turn -0 into 0.
 Tensor scaled(const Tensor& x, double c) { return affine(x, c, -0.0); }
 
 }  // namespace

@@ -96,7 +96,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attribut
   if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b, attributes), {b.rank() == 1 ? 0 : -2});
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1), attributes), {-1});
   require(a.rank() >= 2 && b.rank() >= 2, "[matmul] operands have at least two dimensions: {} and {}", a, b);
-  // Batches that repeat in parts are made whole first; all or nothing is what the kernel does without a copy.
+  // Batches that broadcast along some dimensions are copied to full size first; the kernel can only repeat all or nothing.
   const auto batch_a = ops::batch_of(a.shape()), batch_b = ops::batch_of(b.shape());
   const auto batch = broadcast_shapes("matmul", batch_a, batch_b);
   const auto whole = [&](const Tensor& x, const Shape& own) {
@@ -110,15 +110,15 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attribut
 }
 
 Tensor vecdot(const Tensor& a, const Tensor& b, int axis) {
-  require(axis < 0 && axis >= -std::min(a.rank(), b.rank()), "[vecdot] dimension {} is counted from the end of both: {} and {}",
-          axis, a, b);
+  require(axis < 0 && axis >= -std::min(a.rank(), b.rank()),
+          "[vecdot] dimension {} is not a negative one, counted from the end of both: {} and {}", axis, a, b);
   require(a.dim(a.rank() + axis) == b.dim(b.rank() + axis), "[vecdot] extents differ along {}: {} and {}", axis, a, b);
   return sum(a * b, {axis});
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& of_a, const std::vector<int>& of_b) {
   require(of_a.size() == of_b.size(), "[tensordot] {} and {} dimensions", of_a.size(), of_b.size());
-  // The dimensions of a that stay and then the summed ones; of b the summed ones first.
+  // For a: the remaining dimensions, then the summed ones; for b: the summed ones first.
   std::vector<int> summed_a, summed_b, order_a, order_b;
   Shape result;
   std::int64_t rows = 1, columns = 1, inner = 1;

@@ -1,4 +1,4 @@
-// Products of matrices on the CPU: from tensors to the kernels.
+// Matrix products on the CPU: calls the kernels on tensors.
 
 #include "ops/linear/matmul.h"
 

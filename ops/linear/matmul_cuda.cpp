@@ -1,4 +1,4 @@
-// Products of matrices on GPUs: from tensors to the library.
+// Matrix products on GPUs: calls the library on tensors.
 
 #include "ops/kernel/absent.h"
 #include "ops/linear/matmul.h"

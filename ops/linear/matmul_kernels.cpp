@@ -1,4 +1,4 @@
-// Matrix products: plain loops, and the libraries' products on blocks of one thread each.
+// Matrix products: plain loops, and the libraries' products on blocks, each computed by one thread.
 
 #include <omp.h>
 
@@ -18,7 +18,7 @@ template <class T>
 MPIGRAD_BODY void epilogue_body(std::int64_t n, const T* __restrict bias, scalar::FusedOf<T> fused, T* __restrict y) {
   if (bias != nullptr)
     for (std::int64_t i = 0; i < n; ++i) y[i] += bias[i];
-  if (fused.is_relu())  // not 0 * y: that is -0, and NaN at -infinity
+  if (fused.is_relu())  // 0 * y would be -0, and NaN for -infinity
     for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] < T{0} ? T{0} : y[i];
   else if (!fused.is_none())
     for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] < T{0} ? fused.factor * y[i] : y[i];
@@ -77,7 +77,7 @@ template <class T>
 void apply_epilogue(const Epilogue& e, std::int64_t rows, std::int64_t channel, std::int64_t n, T* y, std::int64_t ld) {
   if (e.empty()) return;
   const T* bias = static_cast<const T*>(e.bias);
-  if (bias == nullptr && ld == n) return epilogue_row(rows * n, bias, e.fused.as<T>(), y);  // a call for all of them
+  if (bias == nullptr && ld == n) return epilogue_row(rows * n, bias, e.fused.as<T>(), y);  // one call for all rows
   for (std::int64_t r = 0; r < rows; ++r)
     epilogue_row(n, bias == nullptr ? nullptr : bias + channel, e.fused.as<T>(), y + r * ld);
 }
@@ -100,7 +100,7 @@ template void apply_epilogue(const Epilogue&, std::int64_t, std::int64_t, std::i
 template void apply_epilogue_parallel(const Epilogue&, std::int64_t, std::int64_t, float*);
 template void apply_epilogue_parallel(const Epilogue&, std::int64_t, std::int64_t, double*);
 
-// Batches and blocks of rows or columns, whichever are more, are dealt over the threads.
+// Batches and blocks of rows or columns, whichever are more, are distributed over the threads.
 template <class T>
 void matmul(const MatmulProblem& p, const T* a, const T* b, T* c, const Epilogue& e) {
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;

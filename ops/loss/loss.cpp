@@ -28,7 +28,7 @@ Tensor reduced(const Tensor& x, Reduction reduction) {
   return reduction == Reduction::none ? x : reduction == Reduction::sum ? sum(x) : mean(x);
 }
 
-// Mixed precision: losses are computed in float32, whose range and digits they need.
+// Mixed precision: losses need the range and digits of float32.
 Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::float32) : x; }
 
 Tensor scalar_like(const Tensor& x, double value) {
@@ -60,7 +60,7 @@ Tensor kl_divergence(const Tensor& log_probabilities, const Tensor& target, cons
   require(log_probabilities.shape() == target.shape() && target.rank() >= 1,
           "[kl_divergence] needs a batch of log-probabilities and a target of its shape: {}, {}", log_probabilities, target);
   const auto q = wide(log_probabilities), t = wide(target);
-  // Where p is 0 the logarithm is that of 1, so that no derivative is 0 times infinity.
+  // Where p is 0 the logarithm is taken of 1, so that no derivative is 0 times infinity.
   const Tensor none = options.log_target ? t == -std::numeric_limits<double>::infinity() : t == 0;
   const auto log_p = options.log_target ? where(none, 0, t) : log(where(none, 1, t));
   const auto p = options.log_target ? exp(log_p) : t;
@@ -78,7 +78,8 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis, double epsi
 
 namespace {
 
-// A plain tensor is the same on all ranks: as one of the labels' grid, it broadcasts against what is split. chosen: [..., C].
+// A plain tensor is equal on all ranks: with a replicated layout on the labels' grid it broadcasts against split tensors. chosen:
+// [..., C].
 Tensor class_weights(const Tensor& weights, const Tensor& chosen) {
   const auto classes = chosen.dim(-1);
   require(weights.shape() == Shape{classes} && (!weights.layout() || weights.layout()->varying_axes().empty()),
@@ -90,7 +91,7 @@ Tensor class_weights(const Tensor& weights, const Tensor& chosen) {
       Layout{layout.grid, all.shape(), std::vector<AxisPlacement>(layout.axes.size(), {Placement::replicated, -1, {}})}));
 }
 
-// The weight of each label, 0 where it is ignored, [...]. chosen: whether a class is the label's, [..., C].
+// The weight of each label, 0 if it is ignored, [...]. chosen: true at the label's class, [..., C].
 Tensor label_weights(const Tensor& chosen, const CrossEntropyOptions& options, DType dtype) {
   if (!options.weights) return constant(sum(cast(chosen, dtype), {-1}));
   const auto weights = class_weights(options.weights, chosen);
@@ -116,8 +117,8 @@ Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& la
           "[cross_entropy] the classes are split; redistribute the scores first: {}", log_p);
   const auto classes = log_p.dim(-1);
   const auto dtype = log_p.dtype();
-  // Selections, not products: the scores of other classes may be infinite.
-  Tensor chosen, weight;  // whether a class is the label's, [..., C];  the label's weight, 0 if it is ignored, [...]
+  // Selects instead of multiplying: the scores of other classes may be infinite.
+  Tensor chosen, weight;  // true at the label's class, [..., C]; the label's weight, 0 if it is ignored, [...]
   const bool weighted = options.ignore_index || options.weights;
   {
     Untaped scope;

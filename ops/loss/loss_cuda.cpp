@@ -1,4 +1,4 @@
-// Masks of labels on GPUs: from tensors to the kernels.
+// Masks of labels on GPUs: calls the kernels on tensors.
 
 #include "ops/kernel/absent.h"
 #include "ops/loss/loss.h"

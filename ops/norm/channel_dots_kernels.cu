@@ -1,5 +1,5 @@
-// Sums of cotangents per channel, channels last, and what norms hand back. Blocks take rows by their number alone and are
-// combined in a fixed order.
+// Sums of cotangents per channel, channels last, and the adjoint of norms. The partition of rows into blocks depends only on
+// their number, and blocks are combined in a fixed order.
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
@@ -13,7 +13,7 @@
 namespace mpigrad::cuda {
 namespace {
 
-// What a norm has of each channel, for the V channels of a thread: y = f(z), z = (x - m) a + b, rounded as y is.
+// A norm's values for the V channels of a thread: y = f(z), z = (x - m) a + b, rounded to the type of y.
 template <class T, int V, class S>
 struct Norm {
   S m[V], a[V], b[V];
@@ -23,7 +23,7 @@ struct Norm {
   }
   __device__ S z(int i, S x) const { return load(store<T>((x - m[i]) * a[i] + b[i])); }
 };
-// What there is without a norm: nothing behind which a cotangent would change.
+// The values without a norm: the cotangent is not changed by an activation.
 template <class T, int V, class S>
 struct Centre {
   S m[V];
@@ -78,8 +78,7 @@ __global__ void __launch_bounds__(block_threads, resident)
   }
 }
 
-// Where a norm asks, also what its input's cotangent is made of: p = -a r^2 dot / n, q = -a sum / n, of groups one after the
-// other.
+// For a norm, also the factors of its input's cotangent: p = -a r^2 dot / n, q = -a sum / n, groups one after the other.
 template <class S>
 __global__ void join_dots_kernel(std::int64_t rows, std::int64_t channels, std::int64_t blocks, const double* scratch, S* sums,
                                  S* dots, NormOfChannels<S> norm, S* p, S* q) {
@@ -105,7 +104,7 @@ __global__ void join_dots_kernel(std::int64_t rows, std::int64_t channels, std::
   }
 }
 
-// gx = a h + p (x - m) + q; gx may be g.
+// gx = a h + p (x - m) + q; gx may be in g's memory.
 template <class T, int V, class S>
 __global__ void __launch_bounds__(block_threads, resident)
     input_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, const Pack<T, V>* g, const Pack<T, V>* x,

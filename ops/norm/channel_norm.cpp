@@ -21,7 +21,7 @@ void require_per_channel(std::string_view op, const Tensor& x, const Tensor& v) 
           "[{}] one {}value for each of {} channels: {} for {}", op, is_half(x.dtype()) ? "float32 " : "", x.dim(-1), v, x);
 }
 
-// g a per channel, of g's type
+// g a per channel, in g's type
 Tensor per_channel(const Tensor& g, const Tensor& a) {
   if (g.dtype() == a.dtype() && a.rank() == 1) return g * a;
   const auto zero = constant(zeros_like(a));
@@ -86,7 +86,8 @@ Tensors ChannelDots::vjp(const Replay& at, Inputs bar) const {
 
 Types NormAdjoint::infer(Inputs in) const {
   require_channels(traits().name, in[1]);
-  require(in[0].type() == in[1].type(), "[norm_adjoint] the cotangent differs from what it belongs to: {} and {}", in[0], in[1]);
+  require(in[0].type() == in[1].type(), "[norm_adjoint] the cotangent and the input have different types: {} and {}", in[0],
+          in[1]);
   for (const auto& v : in.subspan(2)) {
     require_per_channel(traits().name, in[1], v);
     require(v.shape() == in[2].shape(), "[{}] values for channels differ: {} and {}", traits().name, in[2], v);
@@ -108,7 +109,7 @@ Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const T
 
 namespace {
 
-// Of finite numbers: without this, what is normalised would be 0. A GPU's kernel makes such a variance NaN instead.
+// For finite inputs: an infinite variance would make the normalised values 0. A GPU kernel sets such a variance to NaN.
 void require_variance(const Tensor& x, const Tensor& variance) {
   if (x.device() != DeviceKind::cpu) return;
   visit_floating(variance.dtype(), [&](auto zero) {
@@ -117,8 +118,8 @@ void require_variance(const Tensor& x, const Tensor& variance) {
     for (std::int64_t i = 0; i < variance.elements(); ++i)
       if (values[i] == std::numeric_limits<T>::infinity())
         fail(
-            "[normalise] channel {}: the variance is infinite in {}: the numbers of the input are too large, as where a training "
-            "diverges; make them or the learning rate smaller, or compute in float64: {}",
+            "[normalise] channel {}: the variance is infinite in {}: the numbers of the input are too large, as in a diverging "
+            "training; make them or the learning rate smaller, or compute in float64: {}",
             i % x.dim(-1), name_of(variance.dtype()), x);
   });
 }
@@ -138,7 +139,7 @@ Tensor local::normalise(const Tensor& x, const BatchNormStatistics& statistics, 
 
 namespace {
 
-// The cotangents of x, gamma and beta in ops that are differentiable in turn.
+// The cotangents of x, gamma and beta, computed by differentiable ops.
 Tensors norm_cotangents(const Tensor& g, const Tensor& x, const Tensor& gamma, const Tensor& beta, double epsilon,
                         scalar::Fused fused, bool per_sample) {
   const auto rows = std::max(1.0, static_cast<double>(ops::channel_rows(x, per_sample).rows));
@@ -164,12 +165,12 @@ std::pair<Tensor, BatchNormStatistics> local::norm(const Tensor& x, const Tensor
     return {activate(y, activation), statistics};
   }
   const auto fused = activation.fused();
-  // The statistics are on the tape for those who use them; what goes back through them here is in the entry of y.
+  // The tape records the statistics for other users; the entry of y accounts for their part in the derivative of y.
   const auto moments = channel_moments(x, per_sample);
   const auto rows = static_cast<double>(ops::channel_rows(x, per_sample).rows);
   const BatchNormStatistics statistics{moments.mean, moments.m2 / std::max(1.0, rows)};
   require_variance(x, statistics.variance);
-  // Numbers for other shapes than channels go back as they came, op by op.
+  // gamma and beta of other shapes use separate ops and their vjps.
   const Shape channels{x.dim(-1)};
   const bool records = Tape::recording() && gamma.shape() == channels && beta.shape() == channels &&
                        !(x.is_constant() && gamma.is_constant() && beta.is_constant());
@@ -193,7 +194,7 @@ std::pair<Tensor, BatchNormStatistics> local::norm(const Tensor& x, const Tensor
                 .vjp = [=, m = in[1], a = in[2], b = in[3], r = inverse.as_constant()](const Replay& at, Inputs g) -> Tensors {
                   const auto &from = at.input(0), &scale = at.input(1), &shift = at.input(2);
                   if (Tape::recording()) return norm_cotangents(g[0], from, scale, shift, epsilon, fused, per_sample);
-                  const bool in_place = sole_owner(g[0]);  // before the call makes a copy of the handle
+                  const bool in_place = sole_owner(g[0]);  // checked before the call copies the handle
                   auto found = apply_all(ops::NormAdjoint{fused, in_place}, {g[0], from, m, a, b, r});
                   const auto of_channels = [&](const Tensor& v) { return per_sample ? sum(v, {0}) : v; };
                   return {std::move(found[0]), at.wants(1) ? of_channels(r * found[2]) : Tensor(),

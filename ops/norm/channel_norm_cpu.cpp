@@ -1,4 +1,4 @@
-// Statistics and normalisation per channel on the CPU: from tensors to the kernels.
+// Statistics and normalisation per channel on the CPU: calls the kernels on tensors.
 
 #include "ops/norm/channel_norm.h"
 

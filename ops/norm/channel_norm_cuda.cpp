@@ -1,4 +1,4 @@
-// Statistics and normalisation per channel on GPUs: from tensors to the kernels.
+// Statistics and normalisation per channel on GPUs: calls the kernels on tensors.
 
 #include "ops/kernel/absent.h"
 #include "ops/norm/channel_norm.h"
@@ -14,7 +14,7 @@ namespace mpigrad::ops {
 
 namespace {
 
-// f(T(), groups, element of x, channel) for x's type and groups of channels, as many as a launch has room for at a time.
+// Calls f(T(), groups, element of x, channel) for x's type and parts of the groups that fit into one launch.
 template <class F>
 void for_parts(const Tensor& x, const ChannelRows& at, const F& f) {
   constexpr std::int64_t most = 65535;
@@ -24,7 +24,7 @@ void for_parts(const Tensor& x, const ChannelRows& at, const F& f) {
   });
 }
 
-// What there is per channel of T.
+// The type of per-channel values for T.
 template <class T>
 using PerChannel = std::conditional_t<is_half(dtype_of<T>()), float, T>;
 

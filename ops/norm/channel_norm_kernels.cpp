@@ -1,5 +1,5 @@
-// Per-channel statistics and affine maps of rows of channels. Rows are cut into blocks by their number alone, and the blocks
-// are combined in order: the result does not depend on the number of threads.
+// Per-channel statistics and affine maps of rows of channels. The partition of rows into blocks depends only on their number, and
+// blocks are combined in order: the result does not depend on the number of threads.
 
 #include <algorithm>
 #include <vector>
@@ -57,7 +57,7 @@ MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const 
     }
 }
 
-// h = g, or factor g where (x - m) a + b is not positive.
+// h = g, or factor g where (x - m) a + b <= 0.
 template <class T>
 MPIGRAD_BODY void add_norm_dots_body(std::int64_t rows, std::int64_t channels, const T* __restrict g, const T* __restrict x,
                                      const NormOfChannels<T>& of, double* __restrict sum, double* __restrict dot) {
@@ -148,7 +148,7 @@ MPIGRAD_CHANNEL_ROWS(float)
 MPIGRAD_CHANNEL_ROWS(double)
 #undef MPIGRAD_CHANNEL_ROWS
 
-// Chan et al.: (count, mean, m2) <- (count, mean, m2) joined with (other_count, other_mean, other_m2).
+// Chan et al.: merges (other_count, other_mean, other_m2) into (count, mean, m2).
 void join_moments(std::int64_t channels, double& count, double* mean, double* m2, double other_count, const double* other_mean,
                   const double* other_m2) {
   const double total = count + other_count;
@@ -211,7 +211,7 @@ void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const 
 
 namespace {
 
-// add(rows, first row, sums, dots) of every block, added in order: sums of all channels, then dots.
+// Calls add(rows, first row, sums, dots) for every block and adds the results in order: sums of all channels, then dots.
 template <class F>
 std::vector<double> added_up(std::int64_t rows, std::int64_t channels, const F& add) {
   const Blocks blocks = blocks_of(rows, channels);

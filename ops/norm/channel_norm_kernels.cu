@@ -1,5 +1,5 @@
-// Statistics and affine maps per channel, channels last. Blocks take rows by their number alone and are combined in a fixed
-// order.
+// Statistics and affine maps per channel, channels last. The partition of rows into blocks depends only on their number, and
+// blocks are combined in a fixed order.
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
@@ -14,8 +14,8 @@
 namespace mpigrad::cuda {
 namespace {
 
-// Mean and m2 of each block's rows. Values are shifted by the block's first row, so that the squares of the shifted ones lose no
-// digits to a large mean.
+// Mean and m2 of each block's rows. Values are shifted by the block's first row, so that a large mean costs no digits of the
+// squares.
 template <class T, int V>
 __global__ void __launch_bounds__(block_threads, resident)
     moments_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, const Pack<T, V>* x, double* scratch) {
@@ -67,8 +67,7 @@ __device__ Moments joined(const Moments& a, const Moments& b) {
   return {total, a.mean + delta * (b.count / total), a.m2 + b.m2 + delta * delta * (a.count * b.count / total)};
 }
 
-// A block for each channel of a group: with a warp, waits for memory and divisions one behind the other took longer than all
-// else.
+// One block per channel of a group: with a warp instead, successive waits for memory and divisions dominated the time.
 template <class S>
 __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, std::int64_t blocks, std::int64_t block_rows,
                                     const double* scratch, S* mean, S* m2) {
@@ -93,26 +92,26 @@ __global__ void join_moments_kernel(std::int64_t rows, std::int64_t channels, st
       all = joined(all, {n, scratch[b * 2 * channels + c], scratch[(b * 2 + 1) * channels + c]});
     }
     all = join_lanes(all);
-    __syncthreads();  // an earlier channel's may still be read
+    __syncthreads();  // values of the previous channel may still be read
     if (lane == 0) of_warp[own] = all;
     __syncthreads();
     if (own != 0) continue;
     all = join_lanes(lane < block_threads / warp ? of_warp[lane] : Moments{0, 0, 0});
     if (lane != 0) continue;
     mean[group * channels + c] = store<S>(all.mean);
-    // Infinity would make the normalised values 0 without a word.
+    // An infinite variance would silently make the normalised values 0.
     const S squares = store<S>(all.m2);
-    m2[group * channels + c] = squares + (squares - squares);  // 0, or NaN of infinity
+    m2[group * channels + c] = squares + (squares - squares);  // squares, or NaN if they are infinite
   }
 }
 
-// y = f((x - m) a + b), of groups of n. The channel of consecutive elements goes up by one and around.
+// y = f((x - m) a + b), in groups of n elements. Consecutive elements have consecutive channels, cyclically.
 template <int V, class T, class S>
 __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, S factor, const T* x, const S* m, const S* a,
                               const S* b, T* y) {
   const std::int64_t group = blockIdx.y, of_channels = group * channels.divisor();
   x += group * n, y += group * n, m += of_channels, a += of_channels, b += of_channels;
-  // Without an activation nothing changes, -0 and NaN included; of ReLU it is 0, also for -infinity.
+  // Without an activation nothing changes, including -0 and NaN; ReLU gives 0, also for -infinity.
   const auto f = [factor](S z) { return z < 0 ? (factor == 0 ? S{} : factor * z) : z; };
   const std::int64_t packs = (n + V - 1) / V, width = channels.divisor();
   for (std::int64_t p = first_index(); p < packs; p += grid_stride()) {
@@ -135,7 +134,7 @@ __global__ void affine_kernel(std::int64_t n, FastDivide channels, bool packed, 
   }
 }
 
-// h = y <= 0 ? factor g : g, which may be g, and the sums of h over each block's rows.
+// h = y <= 0 ? factor g : g (may be in g's memory), and the sums of h over each block's rows.
 template <class T, int V>
 __global__ void leaky_sums_kernel(std::int64_t rows, std::int64_t packs, std::int64_t block_rows, scalar::LeakyReluAdjoint f,
                                   const Pack<T, V>* g, const Pack<T, V>* y, Pack<T, V>* h, double* scratch) {
@@ -174,7 +173,7 @@ __global__ void join_sums_kernel(std::int64_t channels, std::int64_t blocks, con
 }  // namespace
 
 std::int64_t channel_blocks(std::int64_t rows, std::int64_t channels) {
-  std::int64_t most = 0;  // for packs of any width
+  std::int64_t most = 0;  // maximum over all pack widths
   for (const int width : {1, 2, 4, 8}) {
     const auto blocks = blocks_of(rows, channels / width);
     most = blocks > most ? blocks : most;

@@ -1,5 +1,6 @@
 #pragma once
-// How blocks of threads share rows of channels, channels last: by their number alone, so that sums are in a fixed order.
+// Partition of rows of channels, channels last, into blocks of threads; it depends only on the number of rows, so that sums have
+// a fixed order.
 
 #include <type_traits>
 
@@ -10,7 +11,7 @@
 
 namespace mpigrad::cuda {
 
-// Threads along x have neighbouring packs of channels, threads along y rows.
+// Threads along x handle neighbouring packs of channels, threads along y rows.
 inline unsigned tile_width(std::int64_t packs) {
   unsigned width = 1;
   while (width < warp && width < packs) width *= 2;
@@ -18,7 +19,7 @@ inline unsigned tile_width(std::int64_t packs) {
 }
 inline std::int64_t tiles_of(std::int64_t packs) { return (packs + tile_width(packs) - 1) / tile_width(packs); }
 
-// The part of [groups, rows, packs] that a block of threads has: V neighbouring channels along x, rows along y, a group.
+// The part of [groups, rows, packs] that a block of threads handles: V neighbouring channels along x, rows along y, one group.
 struct Part {
   std::int64_t pack, begin, end, packs, first;
   __device__ Part(std::int64_t rows, std::int64_t packs, std::int64_t block_rows)
@@ -31,8 +32,8 @@ struct Part {
   __device__ void for_rows(const F& f) const {
     for (std::int64_t r = begin + static_cast<std::int64_t>(threadIdx.y); r < end; r += blockDim.y) f(r);
   }
-  // The same by N rows at once, whose loads are all under way before the first is needed, then one by one:
-  // f(std::integral_constant<int, rows>, row), the next row is blockDim.y further on.
+  // The same with N rows at once, all of them loaded before the first is used, then one by one: f(std::integral_constant<int,
+  // rows>, row); the next row is row + blockDim.y.
   template <int N, class F>
   __device__ void for_rows_together(const F& f) const {
     const std::int64_t step = blockDim.y;
@@ -40,20 +41,21 @@ struct Part {
     for (; r + (N - 1) * step < end; r += N * step) f(std::integral_constant<int, N>{}, r);
     for (; r < end; r += step) f(std::integral_constant<int, 1>{}, r);
   }
-  // Where a block's sums go, N for each channel: scratch is [groups, blocks, N, channels].
+  // The destination of a block's sums, N for each channel: scratch is [groups, blocks, N, channels].
   __device__ double* of_block(double* scratch, int n, int width) const {
     const std::int64_t block = static_cast<std::int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
     return scratch + (block * n * packs + pack) * width;
   }
 };
 
-// What a few values are added up in before they are added in double: products of 16-bit numbers lose nothing that counts.
+// The type in which a few values are added up before they are added in double: float for 16-bit types, where it loses no
+// significant digits.
 template <class T>
 using Few = std::conditional_t<is_half_type<T>, float, double>;
-// Rows that a thread loads at once, and blocks of a multiprocessor that have the registers for it.
+// Rows that a thread loads at once; resident: blocks per multiprocessor for which the registers suffice.
 constexpr int rows_together = 4, pairs_together = 2, resident = 3;
 
-// Sums N values for each of V channels over the threads along y; those with threadIdx.y == 0 have the results.
+// Sums N values for each of V channels over the threads along y; threads with threadIdx.y == 0 have the results.
 template <int N, int V>
 __device__ inline void add_along_y(double (&values)[N][V]) {
   __shared__ double shared[N * V][block_threads];
@@ -71,8 +73,8 @@ __device__ inline void add_along_y(double (&values)[N][V]) {
   for (int i = 0; i < N * V; ++i) values[i / V][i % V] = shared[i][own];
 }
 
-// Blocks of rows of packs: at most as many as 132 multiprocessors hold at once, since what a block adds up along y takes as long
-// as many of its rows; each thread has 8 rows or more.
+// Blocks of rows of packs: at most as many as 132 multiprocessors hold at once, since the sum along y at the end of a block takes
+// as long as several of its rows; each thread has 8 rows or more.
 inline std::int64_t blocks_of(std::int64_t rows, std::int64_t packs) {
   if (rows == 0 || packs == 0) return 0;
   constexpr std::int64_t at_once = 132 * resident;
@@ -98,7 +100,7 @@ inline Launch launch_of(std::int64_t groups, std::int64_t rows, std::int64_t pac
   return l;
 }
 
-// Blocks for the items of each group.
+// Grid dimensions for the items of each group.
 inline dim3 of_groups(std::int64_t items, std::int64_t groups) { return dim3(blocks_for(items), static_cast<unsigned>(groups)); }
 
 template <int V, class T>
@@ -107,8 +109,8 @@ auto packs_at(T* pointer) {
   return reinterpret_cast<Packs*>(pointer);
 }
 
-// f(launch, V) unless there are no rows, with packs of 16 bytes if the number of channels and the addresses allow it. What it
-// launched.
+// Calls f(launch, V) unless there are no rows, with packs of 16 bytes if the number of channels and the addresses allow it.
+// Returns the launch.
 template <class T, class F, class... P>
 Launch over_packs(std::int64_t groups, std::int64_t rows, std::int64_t channels, const F& f, const P*... pointers) {
   const auto run = [&](auto v) {

@@ -8,7 +8,7 @@ namespace ops {
 Types RunningAverages::infer(Inputs in) const {
   for (const auto& x : in)
     require(x.rank() == 1 && x.type() == in[0].type(),
-            "[running_averages] one value for each channel, all of one type: {} and {}", in[0], x);
+            "[running_averages] needs one value for each channel, all of one type: {} and {}", in[0], x);
   return {};
 }
 

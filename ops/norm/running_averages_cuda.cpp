@@ -1,4 +1,4 @@
-// Running averages on GPUs: from tensors to the kernels.
+// Running averages on GPUs: calls the kernels on tensors.
 
 #include "ops/kernel/absent.h"
 #include "ops/norm/running_averages.h"

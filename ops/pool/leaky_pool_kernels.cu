@@ -1,13 +1,13 @@
-// Average pooling behind a LeakyReLU, and its adjoint, which needs nothing but the signs of what came in. A thread makes eight
-// neighbouring channels, whose signs are one byte. Sums are those of planes, added up, so that threads which go along the depth
-// (leaky_pool_march.cuh) have the same.
+// Average pooling after a LeakyReLU, and its adjoint, which needs only the signs of the input. A thread computes eight
+// neighbouring channels, whose signs are one byte. Sums are formed plane by plane, so that they are equal to those of threads
+// that march along the depth (leaky_pool_march.cuh).
 
 #include "ops/pool/leaky_pool_march.cuh"
 
 namespace mpigrad::cuda {
 namespace {
 
-// Sums of eight channels of the pixels of a window; each(pixel, values) changes them first.
+// Sums of eight channels over the pixels of a window; each(pixel, values) changes them first.
 template <class Form, bool whole, class T, class F>
 __device__ inline void sum_window(const Windows& p, const Place& o, int channels, const T* x, const F& each,
                                   Compute<T> (&sum)[8]) {
@@ -31,7 +31,7 @@ __device__ inline void store_mean(const Windows& p, std::int64_t row, const Plac
   store_octet<whole>(sum, channels - first, y + (row * p.w.out + o.w) * channels + first);
 }
 
-// As owned_inputs of ops/kernel/problems.h.
+// owned_inputs() of ops/kernel/problems.h for kernels.
 template <class Form>
 __device__ inline Range owned_by(const Axis& a, int o) {
   const auto first = [&](int at) {
@@ -53,7 +53,7 @@ __global__ void leaky_forward_kernel(Windows p, int channels, scalar::LeakyRelu 
     };
     sum_window<Form, whole>(p, o, channels, x, leaky, sum);
     store_mean<whole>(p, row, o, channels, scale, sum, y);
-    // Most of these inputs were in the window just now.
+    // Most of these inputs were read for the window above.
     const Range d = owned_by<Form>(p.d, o.d), h = owned_by<Form>(p.h, o.h), w = owned_by<Form>(p.w, o.w);
     const int first = o.pack * 8;
     for (auto i = d.begin; i < d.end; ++i)
@@ -121,8 +121,8 @@ void over_octets(const PoolProblem& p, const Extent3& result, PoolKernels wanted
 template <class T>
 void leaky_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs, void* stream,
                     PoolKernels wanted) {
-  // In 16 bits they took 1.15 times as long as threads that each have an output (H200, 128^3 x 16); sums of double would not fit
-  // into registers.
+  // For 16-bit types marching took 1.15 times as long as one thread per output (H200, 128^3 x 16); double sums would not fit into
+  // registers.
   if constexpr (sizeof(T) == 4)
     if (marches(p, wanted, x, y)) return leaky_avg_pool_march(p, fused, x, y, signs, stream, wanted);
   over_octets(p, p.out, wanted, x, y, [&](const Windows& w, const RowGrid& g, auto whole, auto form) {

@@ -1,7 +1,7 @@
 #pragma once
-// Average pools of cubes of 3 inputs that are 2 apart, behind a LeakyReLU: threads go along the depth and keep the sum of the
-// plane that two windows share, and in the adjoint the outputs that two planes of inputs share. An input is loaded 18 / 8 times
-// instead of 35 / 8, an output of the adjoint half as often as it has inputs.
+// Average pools of cubes of 3 inputs with stride 2, after a LeakyReLU: threads march along the depth and keep the sum of the
+// plane that two windows share; in the adjoint, the outputs that two planes of inputs share. An input is loaded 18 / 8 times
+// instead of 35 / 8; in the adjoint an output is loaded half as often as it has inputs.
 
 #include "ops/elementwise/scalar.h"
 #include "ops/pool/windows.cuh"
@@ -15,7 +15,7 @@ template <class T>
 struct alignas(16) Octet {
   T of[8];
 };
-// 16 bytes at a time if `whole`; else those of them that are among the next `rest`, one by one, and zeros.
+// Loads eight channels: 16 bytes at a time if `whole`; else the first `rest` of them one by one, and zeros.
 template <bool whole, class T>
 __device__ inline void load_octet(const T* from, int rest, Compute<T> (&to)[8]) {
   if constexpr (whole) {
@@ -38,13 +38,13 @@ __device__ inline void store_octet(const Compute<T> (&from)[8], int rest, T* to)
   }
 }
 
-// values[c] *= factor where bit c of `signs` is not set
+// values[c] *= factor if bit c of `signs` is 0
 template <class C>
 __device__ inline void select(const scalar::LeakyReluAdjoint& f, unsigned signs, C (&values)[8]) {
 #pragma unroll
   for (int c = 0; c < 8; ++c) values[c] = f(values[c], C((signs >> c & 1U) != 0));
 }
-// Bit c: whether value c goes through as it is.
+// Bit c is 1 if value c passes unchanged.
 template <class C>
 __device__ inline std::uint8_t signs_of(const C (&values)[8]) {
   unsigned byte = 0;
@@ -58,7 +58,7 @@ __device__ inline void add(const C (&values)[8], C (&sum)[8]) {
 #pragma unroll
   for (int c = 0; c < 8; ++c) sum[c] += values[c];
 }
-// sum += plane, which begins anew.
+// sum += plane; plane is reset to zero.
 template <class C>
 __device__ inline void add_plane(C (&plane)[8], C (&sum)[8]) {
   add(plane, sum);
@@ -66,11 +66,11 @@ __device__ inline void add_plane(C (&plane)[8], C (&sum)[8]) {
   for (auto& value : plane) value = C{};
 }
 
-// ---- threads that go along the depth
+// ---- threads that march along the depth
 
 struct March {
   std::int64_t rows;         // batch x parts of the depth x height
-  FastDivide height, parts;  // of the march; what is counted may begin behind zero
+  FastDivide height, parts;  // of the march; its indices may begin above zero
   int begin_d, begin_h, begin_w, end_d, length;
   FastDivideInt packs;
   unsigned items;  // width x packs
@@ -98,7 +98,8 @@ __global__ void __launch_bounds__(256, 2) leaky_forward_march(Windows p, March m
   for_rows(m.rows, m.items, [&](std::int64_t row, unsigned item) {
     const auto at = march_place(m, row, item);
     const int h = 2 * at.h - p.h.low, w = 2 * at.w - p.w.low;
-    // Windows share inputs; each belongs to the one that begins with it or before it, the last ones to the last window.
+    // Windows share inputs; each input is assigned to the window that begins at it or before it, the last inputs to the last
+    // window.
     const int own_h = at.h + 1 == p.h.out ? 3 : 2, own_w = at.w + 1 == p.w.out ? 3 : 2;
     const auto sum_plane = [&](int d, bool owns, C(&sum)[8]) {
 #pragma unroll
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(256, 2) leaky_forward_march(Windows p, March m
     for (int o = at.begin; o < at.end; ++o) {
       const int d = 2 * o - p.d.low;
       sum_plane(d + 1, true, middle);
-      // The next thread has it where this one ends.
+      // The first plane of the next thread's range is assigned to that thread.
       sum_plane(d + 2, o + 1 < at.end || o + 1 == p.d.out, behind);
       C sum[8];
 #pragma unroll
@@ -141,8 +142,8 @@ __global__ void __launch_bounds__(256, 2) leaky_forward_march(Windows p, March m
   });
 }
 
-// A thread has the two inputs along each axis that begin at twice a number, counted from the padding on the left: outputs of that
-// number and of the one before read the first of them, the second is read by that of the number alone.
+// A thread computes two inputs along each axis, 2 number and 2 number + 1, counted from the start of the left padding. Outputs
+// `number` and `number` - 1 read the first input, only output `number` reads the second.
 template <class T>
 __global__ void __launch_bounds__(256, 2) leaky_adjoint_march(Windows p, March m, int channels, scalar::LeakyReluAdjoint f,
                                                               Compute<T> scale, const T* gy, const std::uint8_t* signs, T* gx) {
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(256, 2) leaky_adjoint_march(Windows p, March m
 
 // ---- on the host
 
-// Whether each input belongs to one of the first three of a window, and channels come in whole octets.
+// True if each input is among the first three of a window, and channels come in whole groups of eight.
 inline bool marches(const PoolProblem& p, PoolKernels wanted, const void* a, const void* b) {
   bool fits = wanted != PoolKernels::any_form && p.channels % 8 == 0 && aligned_to(a, 16) && aligned_to(b, 16);
   for (std::size_t i = 0; i < 3; ++i)
@@ -207,7 +208,7 @@ inline bool marches(const PoolProblem& p, PoolKernels wanted, const void* a, con
   return fits && p.batch * volume(p.out) * volume(p.in) > 0;
 }
 
-// Parts are as long as leaves the GPU enough threads.
+// Parts of the depth are as long as possible while the GPU has enough threads.
 inline March march_of(const PoolProblem& p, const Extent3& begin, const Extent3& count, PoolKernels wanted) {
   const std::int64_t packs = p.channels / 8, lines = p.batch * count[1] * count[2] * packs;
   std::int64_t length = wanted == PoolKernels::marching ? 3 : 16;

@@ -1,4 +1,4 @@
-// Maximum pooling with the place of the maximum, and the two linear maps that this place defines.
+// Maximum pooling with the position of the maximum, and the two linear maps defined by this position.
 
 #include <limits>
 
@@ -10,9 +10,9 @@ namespace mpigrad::cpu {
 
 namespace {
 
-constexpr std::int64_t parallel_from = 1 << 12;  // elements; below it a second thread costs more than it does
+constexpr std::int64_t parallel_from = 1 << 12;  // elements; below this a second thread costs more than it saves
 
-// A value takes the place if there is none yet, if it is larger, or if it is the first NaN.
+// A value becomes the maximum if there is none yet, if it is larger, or if it is the first NaN.
 template <class T>
 MPIGRAD_BODY void max_row_body(std::int64_t channels, std::int32_t tap, const T* __restrict x, T* __restrict best,
                                std::int32_t* __restrict winner) {
@@ -76,7 +76,7 @@ void max_pool_forward(const PoolProblem& p, const T* x, T* y, std::int32_t* winn
   }
 }
 
-// gx[i] = sum of gy[o] over the windows that i won. Gathered, so that no two threads write one place.
+// gx[i] = sum of gy[o] over the windows with maximum i. Gathers, so that no two threads write the same element.
 template <class T>
 void max_pool_scatter(const PoolProblem& p, const T* gy, const std::int32_t* winner, T* gx) {
   const std::int64_t rows = p.batch * p.in[0] * p.in[1];
@@ -102,7 +102,7 @@ void max_pool_scatter(const PoolProblem& p, const T* gy, const std::int32_t* win
   }
 }
 
-// y[o] = x[position of winner], the transpose of the above.
+// y[o] = x[position of winner], the transpose of max_pool_scatter.
 template <class T>
 void max_pool_gather(const PoolProblem& p, const T* x, const std::int32_t* winner, T* y) {
   const std::int64_t rows = p.batch * p.out[0] * p.out[1], plane = p.kernel[1] * p.kernel[2];

@@ -20,7 +20,7 @@ __global__ void max_forward_kernel(Windows p, const Pack<T, V>* x, Pack<T, V>* y
       const auto in = x[pixel * p.packs.divisor() + o.pack];
 #pragma unroll
       for (int c = 0; c < V; ++c) {
-        // A value takes the place if there is none yet, if it is larger, or if it is the first NaN.
+        // A value becomes the maximum if there is none yet, if it is larger, or if it is the first NaN.
         const Compute<T> v = load(in.of[c]), b = best[c];
         const bool take = place.of[c] < 0 || v > b || (v != v && b == b);
         best[c] = take ? v : b;

@@ -1,4 +1,4 @@
-// Pooling on the CPU: from tensors to the kernels.
+// Pooling on the CPU: calls the kernels on tensors.
 
 #include "ops/pool/pool_ops.h"
 

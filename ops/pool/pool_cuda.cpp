@@ -1,4 +1,4 @@
-// Pooling on GPUs: from tensors to the kernels.
+// Pooling on GPUs: calls the kernels on tensors.
 
 #include "ops/kernel/absent.h"
 #include "ops/pool/pool_ops.h"
@@ -25,7 +25,7 @@ void AvgPoolAdjoint::run(Cuda, Inputs in, Outputs out) const {
 }
 
 void LeakyAvgPool::run(Cuda, Inputs in, Outputs out) const {
-  if (kernel::volume(window.out) == 0) cuda::zero(out[1].raw(), out[1].bytes());  // no window looks after the inputs
+  if (kernel::volume(window.out) == 0) cuda::zero(out[1].raw(), out[1].bytes());  // no window writes the signs
   visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cuda::leaky_avg_pool(problem_of(window, in[0]), fused, read<T>(in[0]), written<T>(out[0]), written<std::uint8_t>(out[1]),

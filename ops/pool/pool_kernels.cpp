@@ -1,6 +1,7 @@
-// Average pooling in two steps per row of the result: the rows that the window's depth and height reach are added up, whole and
-// contiguous, and the sum is then combined along the width. One pass over memory at 27 taps as at 8. With a LeakyReLU before it,
-// rows pass through that as they are added up, while they are in the cache; in the adjoint each finished row does.
+// Average pooling in two steps per row of the result: the input rows under the window are added up along depth and height as
+// whole, contiguous rows, and the sum is then combined along the width. This takes one pass over memory, for 27 taps as for 8. A
+// LeakyReLU before the pooling is applied to rows as they are added up, while they are in the cache; in the adjoint, to each
+// finished row.
 
 #include <bit>
 #include <cstring>
@@ -47,7 +48,7 @@ MPIGRAD_BODY void scaled_sum_body(std::int64_t n, std::int64_t terms, std::int64
 MPIGRAD_CLONES void add(std::int64_t n, const float* x, bool first, float* sum) { add_body(n, x, first, sum); }
 MPIGRAD_CLONES void add(std::int64_t n, const double* x, bool first, double* sum) { add_body(n, x, first, sum); }
 
-// n results one behind the other, from `offset` on.
+// n consecutive results, starting at `offset`.
 template <class T>
 struct Span {
   std::int64_t offset = 0, terms = 0, step = 0, n = 0;
@@ -71,7 +72,7 @@ MPIGRAD_BODY void add_leaky_body(std::int64_t n, const T* __restrict x, bool fir
     for (std::int64_t i = 0; i < n; ++i) sum[i] += f(x[i]);
 }
 
-// y[i] = bit i of signs ? x[i] : factor * x[i]; x may be y.
+// y[i] = bit i of signs ? x[i] : factor * x[i]; x and y may be the same memory.
 template <class T>
 MPIGRAD_BODY void select_body(std::int64_t n, const std::uint8_t* signs, scalar::Fused fused, const T* x, T* y) {
   const scalar::LeakyReluAdjoint f{fused};
@@ -83,19 +84,19 @@ MPIGRAD_BODY void select_body(std::int64_t n, const std::uint8_t* signs, scalar:
   for (std::int64_t i = n / 8 * 8; i < n; ++i) y[i] = f(x[i], T(signs[i / 8] >> (i % 8) & 1));
 }
 
-// Byte j, 0 or 1, becomes bit j.
+// Bit j of the result is byte j, which is 0 or 1.
 inline std::uint8_t packed(const std::uint8_t* bytes) {
   if constexpr (std::endian::native == std::endian::little) {
     std::uint64_t eight = 0;
     std::memcpy(&eight, bytes, 8);
-    return static_cast<std::uint8_t>((eight * 0x0102040810204080ULL) >> 56);  // no two of the products' bits meet
+    return static_cast<std::uint8_t>((eight * 0x0102040810204080ULL) >> 56);  // the bits of the products do not overlap
   }
   unsigned byte = 0;
   for (unsigned j = 0; j < 8; ++j) byte |= static_cast<unsigned>(bytes[j]) << j;
   return static_cast<std::uint8_t>(byte);
 }
 
-// Bit i of signs = whether x[i] passes, !(x[i] <= 0), the last byte filled up with zeros.
+// Bit i of signs = !(x[i] <= 0): x[i] passes unchanged. The last byte is filled up with zeros.
 template <class T>
 MPIGRAD_BODY void signs_body(std::int64_t n, const T* __restrict x, std::uint8_t* __restrict signs) {
   constexpr std::int64_t most = 1024;
@@ -120,7 +121,7 @@ MPIGRAD_LEAKY(float)
 MPIGRAD_LEAKY(double)
 #undef MPIGRAD_LEAKY
 
-// The same for pixels of channels, whose signs begin with a byte each: all at once where no bits are left over.
+// The same for pixels of channels; each pixel's signs begin at a new byte. Computed at once if no bits are left over.
 template <class T>
 void select_pixels(std::int64_t pixels, std::int64_t channels, const std::uint8_t* signs, scalar::Fused fused, const T* x, T* y) {
   if (channels % 8 == 0) return select(pixels * channels, signs, fused, x, y);
@@ -133,7 +134,7 @@ void write_signs_of_pixels(std::int64_t pixels, std::int64_t channels, const T* 
   for (std::int64_t i = 0; i < pixels; ++i) write_signs(channels, x + i * channels, signs + i * octets(channels));
 }
 
-// The sources of position j along one axis: `terms` of them, `step` apart, from `first`.
+// The sources of position j along one axis: `terms` elements, `step` apart, starting at `first`.
 struct Sources {
   std::int64_t first = 0, terms = 0, step = 1;
 };
@@ -145,7 +146,7 @@ Sources inputs_of(const PoolProblem& p, std::size_t a, std::int64_t o) {
   return {start + taps.begin * p.dilation[a], taps.end - taps.begin, p.dilation[a]};
 }
 
-// Adjoint: the outputs whose window holds input i. The taps that reach an output are equally spaced, so the outputs are too.
+// Adjoint: the outputs whose window contains input i. The taps that reach an output are equally spaced, and so are the outputs.
 Sources outputs_of(const PoolProblem& p, std::size_t a, std::int64_t i) {
   Sources s{.first = 0, .terms = 0, .step = 1};
   for (std::int64_t t = p.kernel[a] - 1; t >= 0; --t) {
@@ -158,7 +159,7 @@ Sources outputs_of(const PoolProblem& p, std::size_t a, std::int64_t i) {
   return s;
 }
 
-// What a pass does with rows besides: adds them up as they are, and leaves the finished ones alone.
+// Row operations of a pass without an activation: adds rows up as they are and leaves finished rows unchanged.
 struct Plain {
   template <class T>
   void add(std::int64_t n, const T* x, bool first, T* sum) const {
@@ -248,7 +249,7 @@ T mean_scale(const PoolProblem& p) {
   return static_cast<T>(1.0 / static_cast<double>(volume(p.kernel)));
 }
 
-// Adds up rows of leaky_relu(x); a finished row of outputs writes the signs of the rows of x that belong to it.
+// Adds up rows of leaky_relu(x); after a row of outputs is finished, writes the signs of the rows of x assigned to it.
 template <class T>
 struct Leaky {
   const PoolProblem& p;
@@ -266,7 +267,7 @@ struct Leaky {
   }
 };
 
-// Multiplies finished rows of the adjoint by the factor where x was 0 or below.
+// Multiplies finished rows of the adjoint by the factor where x <= 0.
 struct Signed : Plain {
   const PoolProblem& p;
   scalar::Fused fused;
@@ -283,7 +284,7 @@ struct Signed : Plain {
 
 template <class T>
 void leaky_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs) {
-  if (volume(p.out) == 0) {  // nobody looks after the inputs
+  if (volume(p.out) == 0) {  // no output row would write the signs
     std::fill_n(signs, p.batch * volume(p.in) * octets(p.channels), std::uint8_t{0});
     return;
   }
@@ -299,7 +300,7 @@ void leaky_avg_pool_adjoint(const PoolProblem& p, scalar::Fused fused, const T* 
       gx, Signed(p, fused, signs));
 }
 
-// Only derivatives of derivatives ask for it: in two passes.
+// Only second derivatives use it: computed in two passes.
 template <class T>
 void signed_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* h, const std::uint8_t* signs, T* y) {
   const std::int64_t pixels = p.batch * volume(p.in);

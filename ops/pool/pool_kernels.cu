@@ -1,4 +1,4 @@
-// Average pooling. A thread makes V neighbouring channels of one output (of one input in the adjoint, which gathers, so that
+// Average pooling. A thread computes V neighbouring channels of one output (in the adjoint of one input: it gathers, so that
 // nothing is added atomically and results are the same in every run).
 
 #include "ops/pool/windows.cuh"
@@ -6,7 +6,7 @@
 namespace mpigrad::cuda {
 namespace {
 
-// By value: through a reference, the elements would be loaded one by one.
+// Passed by value: through a reference, the elements would be loaded one by one.
 template <class T, int V>
 __device__ inline void add_pack(Pack<T, V> x, Compute<T> (&sum)[V]) {
 #pragma unroll

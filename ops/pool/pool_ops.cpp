@@ -12,7 +12,7 @@ namespace {
 
 Types resized(std::string_view op, const Tensor& x, const Extent3& from, const Extent3& to) {
   require(x.rank() == 5 && is_floating(x.dtype()), "[{}] needs a floating-point [N, D, H, W, C]: {}", op, x);
-  if (spatial_extent(x) != from) fail("[{}] extent ({}) was expected: {}", op, joined(from, ", "), x);
+  if (spatial_extent(x) != from) fail("[{}] expected extent ({}): {}", op, joined(from, ", "), x);
   return {{Shape{x.dim(0), to[0], to[1], to[2], x.dim(4)}, x.dtype()}};
 }
 
@@ -30,7 +30,7 @@ TensorType signs_type(const Tensor& x, const Extent3& extent) {
   return {Shape{x.dim(0), extent[0], extent[1], extent[2], (x.dim(4) + 7) / 8}, DType::uint8};
 }
 void require_signs(std::string_view op, const Tensor& x, const Extent3& extent, const Tensor& signs) {
-  require(signs.type() == signs_type(x, extent), "[{}] signs of another tensor: {} for {}", op, signs, x);
+  require(signs.type() == signs_type(x, extent), "[{}] the signs belong to another tensor: {} for {}", op, signs, x);
 }
 
 }  // namespace

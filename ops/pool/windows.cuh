@@ -1,7 +1,7 @@
 #pragma once
-// Windows in kernels: which inputs an output reads, and which outputs read an input. A thread makes neighbouring channels of one
-// output, or of one input in the adjoints, which gather. Kernels are compiled for the forms of windows that most networks have,
-// where nothing is divided but by powers of two, and for windows of any form: the same taps in the same order.
+// Windows in kernels: the inputs that an output reads, and the outputs that read an input. A thread computes neighbouring
+// channels of one output, or of one input in the adjoints, which gather. Kernels are compiled for the forms of windows in most
+// networks, which need only divisions by powers of two, and for windows of any form, with the same taps in the same order.
 
 #include "framework/cuda/element.cuh"
 #include "framework/tensor/strided.h"
@@ -14,7 +14,7 @@ namespace mpigrad::cuda {
 
 using namespace kernel;
 
-// Extents of one axis have 31 bits; only places in memory have 64.
+// Extents of one axis have 31 bits; only offsets in memory have 64.
 struct Axis {
   int in, out, low;
   FastDivideInt kernel, stride, dilation;
@@ -27,7 +27,7 @@ struct Windows {
   unsigned items;            // of a row of the result
 };
 
-// Cubes of K inputs, S apart, without gaps between taps; K == 0: whatever the axes say.
+// Cubes of K inputs with stride S and dilation 1; K == 0: the values in Axis.
 template <int K, int S>
 struct WindowForm {
   static constexpr bool known = K > 0;
@@ -40,7 +40,7 @@ using AnyForm = WindowForm<0, 0>;
 
 // ---- the inputs of an output
 
-// Those that lie inside: tap t of [begin, end) reads input start + t * dilation.
+// The taps inside the input: tap t of [begin, end) reads input start + t * dilation.
 struct Taps {
   int begin, end, start;
 };
@@ -55,7 +55,7 @@ __device__ inline Taps taps_of(const Axis& a, int o) {
   }
 }
 
-// Row and item of the result -> its coordinates.
+// Coordinates of a row and an item of the result.
 struct Place {
   std::int64_t n;
   int d, h, w, pack;
@@ -114,8 +114,8 @@ __device__ inline int output_at(const Axis& a, int i, int t) {
   return o < a.out && o * a.stride.divisor() == position ? o : -1;
 }
 
-// Of a known form, at most `most` outputs along an axis: number j, if there is one, is `first` - j and reads input i with tap
-// `tap` + j * step.
+// For a known form, at most `most` outputs along an axis read input i: output `first` - j, if has[j], reads it with tap `tap` + j
+// * step.
 template <class Form>
 struct Readers {
   static constexpr int most = (Form::size + Form::step - 1) / Form::step;
@@ -179,7 +179,7 @@ __device__ inline void for_outputs(const Windows& p, const Place& i, const F& f)
 
 // ---- on the host
 
-// `v` channels to a pack; the last one may have fewer.
+// Packs have `v` channels; the last pack may have fewer.
 inline Windows windows_of(const PoolProblem& p, const Extent3& result, int v) {
   const auto axis = [&](std::size_t a) {
     return Axis{static_cast<int>(p.in[a]),  static_cast<int>(p.out[a]), static_cast<int>(p.pad_low[a]),
@@ -196,7 +196,7 @@ inline Windows windows_of(const PoolProblem& p, const Extent3& result, int v) {
           static_cast<unsigned>(result[2] * packs)};
 }
 
-// f(form): the kernel for windows of this form, if there is one and it is wanted.
+// Calls f(form) for the kernel of this form of window, if there is one and it is wanted.
 template <class F>
 void with_form(const PoolProblem& p, PoolKernels wanted, const F& f) {
   const auto is = [&](std::int64_t k, std::int64_t s) {
@@ -208,7 +208,7 @@ void with_form(const PoolProblem& p, PoolKernels wanted, const F& f) {
   else f(AnyForm{});
 }
 
-// f(windows, grid, V, form) with as many channels to a thread as make 16 bytes of T, if their number and the addresses allow it.
+// Calls f(windows, grid, V, form) with 16 bytes of T per thread, if the number of channels and the addresses allow it.
 template <class T, class F, class... P>
 void over_windows(const PoolProblem& p, const Extent3& result, PoolKernels wanted, const F& f, const P*... pointers) {
   if (p.batch * volume(result) * p.channels == 0) return;

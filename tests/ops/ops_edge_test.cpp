@@ -113,8 +113,7 @@ TEST_CASE("edges: divisions") {
   const auto lowest = static_cast<double>(std::numeric_limits<std::int32_t>::min());
   check(vector({lowest, 5}, DType::int32) / vector({-1, -1}, DType::int32), {lowest, -5});
   check(vector({-32768}, DType::int16) / vector({-1}, DType::int16), {-32768});
-  CHECK_REFUSED(arange(3) / 2.0,
-                "[divide] 2 beside integers, which do not hold it: cast(x, DType::float64) first; x is int64 [3]");
+  CHECK_REFUSED(arange(3) / 2.0, "[divide] 2 with integers, which cannot hold it: cast(x, DType::float64) first; x is int64 [3]");
 }
 
 TEST_CASE("edges: derivatives of a power with exponents that are 0") {

@@ -100,7 +100,7 @@ TEST_CASE("derivatives: Hessians, and their products with vectors") {
 
 TEST_CASE("derivatives: refusals") {
   const Tensor x = global_tensor({3}, 1);
-  CHECK(has(error_text([] { grad(cubes)(arange(3)); }), "[grad] derivatives are of floating-point tensors"));
+  CHECK(has(error_text([] { grad(cubes)(arange(3)); }), "[grad] derivatives are taken with respect to floating-point tensors"));
   CHECK(has(error_text([&] { hvp(cubes, x, global_tensor({2}, 1)); }), "[hvp] x and v are of one type"));
   CHECK(has(error_text([&] { jacobian([](const Tensor& z) { return Tensor(z < 0); }, x); }), "[jacobian] f gives"));
   CHECK(has(error_text([&] { grad([](const Tensor& z) { return 2 * z; })(x); }), "[grad] f gives one floating-point number"));

@@ -77,15 +77,15 @@ TEST_CASE("numbers: they take the type of the tensor beside them") {
 }
 
 TEST_CASE("numbers: what a type does not hold is refused by name") {
-  refuses("[add] 0.5 beside integers, which do not hold it: cast(", [] { integers(DType::int32) + 0.5; });
-  refuses("[less] 0.5 beside integers", [] { integers(DType::int32) < 0.5; });
+  refuses("[add] 0.5 with integers, which cannot hold it: cast(", [] { integers(DType::int32) + 0.5; });
+  refuses("[less] 0.5 with integers", [] { integers(DType::int32) < 0.5; });
   refuses("[add] 300 is out of the range of uint8", [] { integers(DType::uint8) + 300; });
   refuses("[subtract] -1 is out of the range of uint8", [] { -1 - integers(DType::uint8); });
   refuses("[multiply] 3000000000 is out of the range of int32", [] { integers(DType::int32) * 3000000000; });
-  refuses("beside booleans: cast(", [] { integers(DType::boolean) + 1; });
-  refuses("beside booleans", [] { integers(DType::boolean) == 1; });
+  refuses("with booleans: cast(", [] { integers(DType::boolean) + 1; });
+  refuses("with booleans", [] { integers(DType::boolean) == 1; });
   CHECK((integers(DType::boolean) == true).to_vector() == Doubles{1, 1, 1});
-  refuses("beside integers, which do not hold it", [] { integers(DType::int64) < std::numeric_limits<std::uint64_t>::max(); });
+  refuses("with integers, which cannot hold it", [] { integers(DType::int64) < std::numeric_limits<std::uint64_t>::max(); });
   refuses("[clamp] low", [] { clamp(integers(f64), 3, 2); });
 }
 
