@@ -35,7 +35,7 @@ std::function<std::pair<Tensor, std::vector<Tensor>>(const std::vector<Tensor>&)
     for (const auto& part : x) at.push_back(variable(part));
     Tape tape;
     const Tensor y = f(at);
-    require(y.elements() == 1 && is_floating(y.dtype()), "[grad] f must give one floating-point number, not {}", y);
+    require(y.elements() == 1 && is_floating(y.dtype()), "[grad] f gives one floating-point number, not {}", y);
     // If f did not compute its result from x, the derivative is 0; Tape::gradient() would report an error.
     const bool known = std::any_of(tape.entries().begin(), tape.entries().end(), [&](const Tape::Entry& entry) {
       return std::any_of(entry.outputs.begin(), entry.outputs.end(), [&](const Tensor& z) { return z && z.id() == y.id(); });
@@ -63,7 +63,7 @@ Tensor jacobian(const FunctionOfTensor& f, const Tensor& x) {
   const auto row = [&](std::int64_t i, Tensor& y) {
     Tape tape;
     y = f(at);
-    require(!y.layout() && is_floating(y.dtype()), "[jacobian] f must give local floating-point tensors, not {}", y);
+    require(!y.layout() && is_floating(y.dtype()), "[jacobian] f gives local floating-point tensors, not {}", y);
     if (y.elements() == 0) return zeros_like(at);
     return tape.vjp({y}, {basis(y, i)}, {at})[0];
   };

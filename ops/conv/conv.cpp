@@ -32,7 +32,7 @@ void require_channels(std::string_view op, const Tensor& x, const Tensor& w, std
           w.shape());
 }
 
-// Two operations for each of y's elements, kernel taps and input channels of a group.
+// Two operations per element of y, kernel tap and input channel of a group.
 Cost multiply_add_cost(const Tensor& y, const Tensor& w, Inputs in, Outputs out) {
   Cost cost{2.0 * static_cast<double>(y.elements()) * static_cast<double>(w.elements() / std::max<std::int64_t>(1, w.dim(0))), 0};
   for (const auto& x : in)
@@ -41,8 +41,8 @@ Cost multiply_add_cost(const Tensor& y, const Tensor& w, Inputs in, Outputs out)
   return cost;
 }
 
-// Those of the input and the weight. The weight's comes first: it alone needs the input, which may be the largest tensor of a
-// network and makes room for its own cotangent.
+// The cotangents of the input and the weight. The weight's is computed first: only it needs the input, which may be the largest
+// tensor of a network and can then make room for its own cotangent.
 Tensors cotangents_of_conv(const Replay& at, const Tensor& g, const ConvAttributes& a) {
   const auto &x = at.input(0), &w = at.input(1);
   Tensors result(2);
@@ -68,11 +68,11 @@ Types ConvData::infer(Inputs in) const {
   const auto &g = in[0], &w = in[1];
   require_operands(traits().name, g, w);
   require_window(traits().name, spatial_extent(w), a.stride, a.dilation);
-  require(g.dim(4) == w.dim(0), "[conv_data] cotangent has {} channels, weight makes {}: {} and {}", g.dim(4), w.dim(0), g, w);
+  require(g.dim(4) == w.dim(0), "[conv_data] cotangent has {} channels, weight has {}: {} and {}", g.dim(4), w.dim(0), g, w);
   require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_data] {} channels are not a multiple of {} groups: weight {}",
           w.dim(0), a.groups, w);
   if (outputs(extent, spatial_extent(w), a) != spatial_extent(g))
-    fail("[conv_data] extent ({}) does not give outputs like {} with weight {}", joined(extent, ", "), g, w);
+    fail("[conv_data] extent ({}) does not give outputs of the shape of {} with weight {}", joined(extent, ", "), g, w);
   return {{with_spatial(g.dim(0), extent, w.dim(4) * a.groups), g.dtype()}};
 }
 Cost ConvData::cost(Inputs in, Outputs out) const { return multiply_add_cost(in[0], in[1], in, out); }
@@ -87,7 +87,7 @@ Types ConvWeight::infer(Inputs in) const {
   require_operands(traits().name, x, g);
   require_window(traits().name, kernel, a.stride, a.dilation);
   if (!(x.dim(0) == g.dim(0) && outputs(spatial_extent(x), kernel, a) == spatial_extent(g)))
-    fail("[conv_weight] kernel ({}) does not take {} to {}", joined(kernel, ", "), x, g);
+    fail("[conv_weight] kernel ({}) does not map {} to {}", joined(kernel, ", "), x, g);
   require(a.groups > 0 && x.dim(4) % a.groups == 0 && g.dim(4) % a.groups == 0,
           "[conv_weight] channels are not multiples of {} groups: {} and {}", a.groups, x, g);
   return {{with_spatial(g.dim(4), kernel, x.dim(4) / a.groups), x.dtype()}};
@@ -132,9 +132,9 @@ void require_kernel_fits(std::string_view op, const Extent3& extent, const Exten
 }
 
 namespace {
-// No op is to drop it without a word.
+// Ops must not ignore an activation silently.
 const ConvAttributes& without_activation(std::string_view op, const ConvAttributes& a) {
-  require(a.activation == Activation::none, "[{}] has no activation; conv() and local::conv_bias_activation() have", op);
+  require(a.activation == Activation::none, "[{}] has no activation; use conv() or local::conv_bias_activation()", op);
   return a;
 }
 }  // namespace
@@ -159,7 +159,7 @@ Tensor local::conv_bias_activation(const Tensor& x, const Tensor& w, const Tenso
 
 Tensor local::conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& a) {
   ops::require_operands("conv_transpose", x, w);
-  require(a.activation == Activation::none, "[conv_transpose] of one rank has no activation");
+  require(a.activation == Activation::none, "[conv_transpose] local::conv_transpose() has no activation");
   require_window("conv_transpose", spatial_extent(w), a.stride, a.dilation);
   require(x.dim(4) == w.dim(0), "[conv_transpose] input has {} channels, weight takes {}: {} and {}", x.dim(4), w.dim(0), x, w);
   require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_transpose] {} channels are not a multiple of {} groups: weight {}",
@@ -172,7 +172,8 @@ Tensor local::conv_transpose(const Tensor& x, const Tensor& w, const ConvTranspo
                          .groups = a.groups};
   for (std::size_t i = 0; i < 3; ++i) {
     const int d = static_cast<int>(i) + 1;
-    // Output padding of a stride or more is only a wider right edge; taking it off the right padding keeps the forms consistent.
+    // Output padding of a stride or more only widens the right edge; it is subtracted from the right padding, which keeps the
+    // shapes consistent.
     extent[i] = (x.dim(d) - 1) * a.stride[i] - a.padding_low[i] - a.padding_high[i] + a.dilation[i] * (w.dim(d) - 1) +
                 a.output_padding[i] + 1;
     require(extent[i] >= 0 && x.dim(d) > 0, "[conv_transpose] padding leaves nothing in dimension {}: {} and {}", d, x, w);

@@ -1,6 +1,6 @@
 #pragma once
-// Convolutions of three taps along each axis, nothing skipped, by blocks that each have a box of outputs and the inputs around it
-// in shared memory (few_channels_kernels.cu, few_channels_float32_kernels.cu, sixteen_channels_kernels.cu).
+// Convolutions with three taps along each axis, without stride or dilation; each block computes a box of outputs and has the
+// inputs around it in shared memory (few_channels_kernels.cu, few_channels_float32_kernels.cu, sixteen_channels_kernels.cu).
 
 #include <type_traits>
 
@@ -19,20 +19,20 @@ constexpr int taps = 27;
 
 struct Boxes {
   int in[3], out[3], low[3];
-  FastDivide d, h, w;  // boxes along each axis
+  FastDivide d, h, w;  // number of boxes along each axis
   std::int64_t count;
 };
 
-// Outputs along each axis.
+// Box with D x H x W outputs.
 template <int D, int H, int W>
 struct BoxForm {
   static constexpr int d = D, h = H, w = W, outputs = D * H * W, rows = D * H;
-  // The inputs that they read, and how far behind the first of a window another lies.
+  // The inputs that these outputs read; behind(): offset of a tap's input from the first input of a window.
   static constexpr int image_d = D + 2, image_h = H + 2, image_w = W + 2, image = image_d * image_h * image_w;
   __device__ static constexpr int behind(int tap) { return (tap / 9 * image_h + tap / 3 % 3) * image_w + tap % 3; }
 };
 
-// Where a box begins.
+// Origin of a box: sample and first output.
 struct Corner {
   std::int64_t n;
   int d, h, w;
@@ -44,7 +44,7 @@ __device__ inline Corner corner_of(const Boxes& b, std::int64_t number) {
           static_cast<int>(number - line * b.w.divisor()) * Box::w};
 }
 
-// The pixel of the image that is number i of those around a box, or -1 outside of it.
+// The image pixel of input number i around a box, or -1 outside the image.
 template <class Box>
 __device__ inline std::int64_t input_at(const Boxes& b, const Corner& at, int i) {
   const int line = i / Box::image_w, plane = line / Box::image_h;
@@ -53,18 +53,18 @@ __device__ inline std::int64_t input_at(const Boxes& b, const Corner& at, int i)
   if (d < 0 || d >= b.in[0] || h < 0 || h >= b.in[1] || w < 0 || w >= b.in[2]) return -1;
   return ((at.n * b.in[0] + d) * b.in[1] + h) * b.in[2] + w;
 }
-// The same of outputs.
+// The pixel of an output, or -1 outside the outputs.
 __device__ inline std::int64_t output_at(const Boxes& b, std::int64_t n, int d, int h, int w) {
   if (d >= b.out[0] || h >= b.out[1] || w >= b.out[2]) return -1;
   return ((n * b.out[0] + d) * b.out[1] + h) * b.out[2] + w;
 }
 
-// As bias_activation().
+// The activation of bias_activation().
 __device__ inline float activated(float value, float factor) {
   return value < 0 && factor != 1 ? factor == 0 ? 0.0F : factor * value : value;
 }
 
-// gw = the sum of `parts` sums: a warp for each weight.
+// gw = the sum of `parts` partial sums: one warp per weight.
 template <class T>
 __global__ void join_parts_kernel(std::int64_t weights, std::int64_t parts, const float* part, T* gw) {
   const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
@@ -89,14 +89,14 @@ Boxes boxes_of(const ConvProblem& p) {
   }
   return b;
 }
-// Blocks of a weights' gradient, each with box after box.
+// Number of blocks for a weight gradient; each block processes several boxes.
 template <class Box>
 std::int64_t parts_of(const ConvProblem& p, std::int64_t most) {
   const auto count = boxes_of<Box>(p).count;
   return count < most ? count : most;
 }
 
-// f(channels) with the number of the image's, one to four, that the compiler knows.
+// Calls f(channels) with the number of the image's channels, one to four, as a compile-time constant.
 template <class F>
 void with_few_channels(const ConvProblem& p, const F& f) {
   switch (p.in_channels) {

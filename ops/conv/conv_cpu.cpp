@@ -1,4 +1,4 @@
-// Convolution: from tensors to the kernels.
+// Convolution: calls the kernels on tensors.
 
 #include "framework/engine/half_operands.h"
 #include "ops/conv/conv.h"
@@ -8,8 +8,8 @@
 namespace mpigrad::ops {
 namespace {
 
-// Calls f(zero of the type, inputs, outputs). Of 16 bits bfloat16 is offered to `native` first; otherwise f gets float32, and
-// what it computes is rounded once.
+// Calls f(zero of the type, inputs, outputs). bfloat16 is offered to `native` first; otherwise 16-bit operands are converted to
+// float32, and the result is rounded once.
 template <class Native, class F>
 void run_by_type(Inputs in, Outputs out, const Native& native, const F& f) {
   const DType type = in[0].dtype();

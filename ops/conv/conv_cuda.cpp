@@ -1,4 +1,4 @@
-// Convolution on GPUs: from tensors to the library.
+// Convolution on GPUs: calls the library on tensors.
 
 #include "ops/conv/conv.h"
 #include "ops/kernel/absent.h"

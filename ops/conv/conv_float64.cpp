@@ -1,4 +1,4 @@
-// Convolution of double: oneDNN has none on CPUs.
+// Convolution of double: oneDNN does not support it on CPUs.
 
 #include "ops/conv/conv_gathered.h"
 #include "ops/conv/conv_kernels.h"

@@ -16,7 +16,7 @@ namespace mpigrad::cpu::gathered {
 
 namespace {
 
-constexpr std::int64_t gathered_elements = 1 << 16;  // of one thread's gathered rows: they stay in the second cache
+constexpr std::int64_t gathered_elements = 1 << 16;  // limit of one thread's gathered rows, which then stay in the second cache
 
 template <class T>
 using Buffer = std::unique_ptr<T[]>;
@@ -52,7 +52,7 @@ void gather_taps(const ConvProblem& p, std::int64_t n, std::int64_t id, std::int
   std::fill_n(row + taps.end * cg, (p.kernel[2] - taps.end) * cg, T{0});
 }
 
-// Where output position (n, d, h, w) of a convolution goes: y + n*batch + d*step[0] + h*step[1] + w*step[2].
+// Destination of output position (n, d, h, w) of a convolution: y + n*batch + d*step[0] + h*step[1] + w*step[2].
 template <class T>
 struct Destination {
   T* y = nullptr;
@@ -69,7 +69,7 @@ void convolve(const ConvProblem& p, const T* x, const T* w, const Destination<T>
   const std::int64_t threads = omp_get_max_threads();
   const std::int64_t most = std::clamp<std::int64_t>(gathered_elements / std::max<std::int64_t>(1, width), 16, 512);
   const std::int64_t tile = std::clamp<std::int64_t>(ceil_div(positions, threads), 1, most), tiles = ceil_div(positions, tile);
-  // Few positions (the last layers): the threads share the channels instead.
+  // With few positions (the last layers) the threads share the channels instead.
   const std::int64_t wanted = tiles * p.groups >= threads ? 1 : ceil_div(threads, tiles * p.groups);
   const std::int64_t part = std::max<std::int64_t>(ceil_div(kg, wanted), std::min<std::int64_t>(kg, 16)),
                      parts = ceil_div(kg, part);
@@ -127,8 +127,8 @@ std::vector<Phase> phases_of(const ConvProblem& p, std::size_t a) {
   return phases;
 }
 
-// conv_data for few outputs: every output's contribution to the inputs under its window, gy[o, :] w = columns[o, (t, c)], is
-// added up where it belongs. The weights are read once, as they lie.
+// conv_data for few outputs: adds every output's contribution to the inputs under its window, gy[o, :] w = columns[o, (t, c)].
+// The weights are read once, in memory order.
 template <class T>
 void conv_data_few(const ConvProblem& p, const T* gy, const T* w, T* gx, const Epilogue& e) {
   const std::int64_t cg = p.in_channels / p.groups, kg = p.out_channels / p.groups, positions = p.batch * volume(p.out);

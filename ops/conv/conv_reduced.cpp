@@ -9,7 +9,7 @@
 namespace mpigrad::cpu {
 namespace {
 
-// The taps from the first that meets an input to the last; none if all meet padding alone.
+// The taps from the first to the last that meets an input; none if all taps meet only padding.
 Range met_taps(const ConvProblem& p, std::size_t a) {
   Range met;
   for (std::int64_t t = 0; t < p.kernel[a]; ++t) {
@@ -23,7 +23,7 @@ Range met_taps(const ConvProblem& p, std::size_t a) {
 
 bool flat(const ConvProblem& p, std::size_t a) { return p.in[a] == 1 && p.out[a] == 1 && p.kernel[a] == 1; }
 
-// Every output reads the input at its own place.
+// True if every output reads only the input at its own position.
 bool pointwise(const ConvProblem& p, std::size_t a) {
   return p.kernel[a] == 1 && p.stride[a] == 1 && p.pad_low[a] == 0 && p.in[a] == p.out[a];
 }
@@ -32,7 +32,7 @@ void swap_axes(ConvProblem& p, std::size_t a, std::size_t b) {
   for (Extent3* e : {&p.in, &p.out, &p.kernel, &p.stride, &p.dilation, &p.pad_low}) std::swap((*e)[a], (*e)[b]);
 }
 
-// An axis of one element may stand anywhere without anything moving in memory. In front it costs least: kernels of libraries work
+// An axis of one element may be moved without moving anything in memory. It costs least in front, as kernels of libraries work
 // along the width.
 void flat_axes_first(ConvProblem& p) {
   for (const std::size_t a : {1, 2, 1})
@@ -42,7 +42,7 @@ void flat_axes_first(ConvProblem& p) {
 // Below this many elements a width leaves most of a kernel's registers empty.
 constexpr std::int64_t thin = 8;
 
-// A thin pointwise width and the axis before it are one axis, whose taps lie as many elements apart as the width has.
+// Merges a thin pointwise width with the axis before it; the merged axis has the dilation multiplied by the width.
 void merge_thin_width(ConvProblem& p) {
   while (pointwise(p, 2) && p.in[2] > 1 && p.in[2] < thin && p.stride[1] == 1 && !flat(p, 1)) {
     const std::int64_t width = p.in[2];
@@ -66,7 +66,7 @@ ReducedConv::ReducedConv(const ConvProblem& asked)
   ConvProblem& p = problem_;
   for (std::size_t a = 0; a < 3; ++a) {
     kept_[a] = met_taps(p, a);
-    // Nothing to compute: what is to be written then is for others to know.
+    // Nothing to compute: the callers know what to write then.
     if (kept_[a].begin == kept_[a].end) {
       problem_ = asked, drops_taps_ = false;
       return;
@@ -82,7 +82,7 @@ ReducedConv::ReducedConv(const ConvProblem& asked)
 
 namespace {
 
-// Calls f(of the part, of the whole, elements) for each of the part's rows of taps along the last axis.
+// Calls f(pointer into the part, pointer into the whole, elements) for each of the part's rows of taps along the last axis.
 template <class F>
 void for_rows(std::int64_t rows, const Extent3& taps, const std::array<Range, 3>& kept, std::int64_t run, const F& f) {
   const std::int64_t length = (kept[2].end - kept[2].begin) * run;

@@ -1,4 +1,4 @@
-// The three convolutions as plain loops: the arbiter of the fast ones. Sums in double.
+// The three convolutions as plain loops, the reference for the fast kernels. Sums in double.
 
 #include <vector>
 
@@ -49,8 +49,8 @@ void conv_forward(const ConvProblem& p, const T* x, const T* w, T* y, const Epil
   }
 }
 
-// gx[n,i,c] = sum_{t,k : o*stride + t*dilation - pad_low = i} gy[n,o,k] w[k,t,c]; gathered, so that no two threads write one
-// place.
+// gx[n,i,c] = sum_{t,k : o*stride + t*dilation - pad_low = i} gy[n,o,k] w[k,t,c]; gathers, so that no two threads write the same
+// element.
 template <class T>
 void conv_data(const ConvProblem& p, const T* gy, const T* w, T* gx, const Epilogue& epilogue) {
   const std::int64_t taps = volume(p.kernel), cg = p.in_channels / p.groups, kg = p.out_channels / p.groups;

@@ -1,6 +1,6 @@
-// Convolutions of images that have few channels, in float32: products and sums are exact float32, on the ordinary units. cuDNN's
-// kernels want eight channels or more. Boxes as in few_channels_kernels.cu; channels lie one behind the other in shared memory,
-// so that a thread reads four numbers along the width at a time.
+// Convolutions of images with few channels, in float32: products and sums are exact float32, without tensor cores. cuDNN's
+// kernels need eight channels or more. Boxes as in few_channels_kernels.cu; channels are stored one after the other in shared
+// memory, so that a thread reads four numbers along the width at a time.
 
 #include <algorithm>
 
@@ -13,7 +13,8 @@ namespace {
 using Four = Pack<float, 4>;
 constexpr int out_channels = 16, quads = out_channels / 4;
 
-// A box of inputs in shared memory: rows begin at 16 bytes, and rows and channels that are read together in different banks.
+// A box of inputs in shared memory: rows are aligned to 16 bytes, and rows and channels that are read together are in different
+// banks.
 template <class Box, int channels>
 struct Image {
   static constexpr int row = (Box::image_w + 3) / 4 * 4, plane = Box::image_h * row, channel = Box::image_d * plane + 12;
@@ -25,7 +26,7 @@ struct Image {
   }
 };
 
-// ---- forward: a thread has sixteen outputs along the width, and four output channels of each
+// ---- forward: a thread computes sixteen outputs along the width, for four output channels
 
 using ForwardBox = BoxForm<4, 8, 32>;
 constexpr int forward_threads = ForwardBox::outputs / 16 * quads;
@@ -86,8 +87,8 @@ __global__ void __launch_bounds__(forward_threads, 2)
   }
 }
 
-// ---- gradients of weights: a thread has three taps along the width of one channel, and four output channels; a block has up to
-// four channels of the image's
+// ---- weight gradients: a thread computes three taps along the width of one channel, for four output channels; a block up to
+// four channels of the image
 
 using WeightBox = BoxForm<2, 4, 32>;
 constexpr int weight_threads = 9 * warp;
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(weight_threads, 3)
     weight_kernel(Boxes b, std::int64_t in_width, std::int64_t width, const float* x, const float* gy, float* parts) {
   using Box = WeightBox;
   using In = Image<Box, channels>;
-  // Threads that share an output channel and taps have other rows of the box, and are added up at the end.
+  // Threads with the same output channels and taps process different rows of the box; their sums are added up at the end.
   constexpr int of_set = 9 * channels * quads, sets = weight_threads / of_set, numbers = of_set * 12;
   constexpr int pixels = (Box::image + weight_threads - 1) / weight_threads,
                 cotangents = (Box::outputs * quads + weight_threads - 1) / weight_threads;
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(weight_threads, 3)
   const int quad = own % quads, c = own / quads % channels, row_of_taps = own / quads / channels;
   const int first = static_cast<int>(blockIdx.y) * out_channels, first_in = static_cast<int>(blockIdx.z) * channels;
 
-  // The next box is on its way while this one is computed.
+  // The next box is loaded while this one is computed.
   float coming[pixels][channels];
   Four coming_cotangents[cotangents];
   const auto fetch = [&](std::int64_t number) {
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(weight_threads, 3)
     __syncthreads();
   }
 
-  // One set after the other, in the order [K, taps, C].
+  // The sets are added one after the other, in the order [K, taps, C].
   float* all = of_outputs[0].of;
   for (int of = 0; of < sets; ++of) {
     if (set == of)
@@ -192,7 +193,7 @@ __global__ void __launch_bounds__(weight_threads, 3)
 struct WeightGrid {
   std::int64_t parts, out, in;
 };
-// Of an image with many channels fewer parts keep a GPU busy, and each is longer.
+// For an image with many channels fewer, longer parts suffice to keep a GPU busy.
 WeightGrid weight_grid(const ConvProblem& p, std::int64_t most) {
   const auto out = p.out_channels / out_channels, in = p.in_channels <= 4 ? 1 : p.in_channels / 4;
   const auto enough = std::max<std::int64_t>(16, 2 * weight_parts / (out * in));

@@ -1,10 +1,10 @@
-// Convolutions of images that have few channels, in 16 bits by tensor cores: the first layer of a network on volumes. cuDNN's
-// kernels want eight channels and more, and take twenty times as long as the memory needs; these take four times as long.
+// Convolutions of images with few channels, in 16 bits with tensor cores: the first layer of a network on volumes. cuDNN's
+// kernels need eight channels and more, and take twenty times as long as the memory traffic alone; these take four times as long.
 //
-// A block has a box of outputs, the inputs around it in shared memory, four channels to each, and sixteen output channels. The
-// sum over taps and channels is that of matrices with 27 x 4 columns, filled up to 28 x 4 with zeros that meet no numbers of the
-// image: NaN of the image stays in the outputs that read it. Of a weights' gradient it comes to all taps of its channel where a
-// box lies over the edge, as zeros in place of outputs meet it.
+// A block computes a box of outputs for sixteen output channels; the inputs around it are in shared memory, with four channels
+// each. The sum over taps and channels is a product of matrices with 27 x 4 columns, padded to 28 x 4 with zeros that do not
+// multiply numbers of the image: NaN in the image only affects the outputs that read it. In a weight gradient it affects all taps
+// of its channel if a box extends over the edge, because zeros replace the missing outputs there.
 
 #include "ops/conv/conv_boxes.cuh"
 #include "ops/conv/few_channels.h"
@@ -17,7 +17,7 @@ using Box = BoxForm<4, 8, 16>;
 constexpr int threads = 256, warps = threads / warp, rows_of_warp = Box::rows / warps;
 constexpr int pixels_of_thread = (Box::image + threads - 1) / threads;
 
-// The channels of a pixel, zeros behind them.
+// The channels of a pixel, followed by zeros.
 struct alignas(8) Pixel {
   unsigned pair[2];
 };
@@ -30,7 +30,7 @@ __device__ inline Pixel pixel_of(const T* x) {
   return {{pair_of(of[0], of[1]), pair_of(of[2], of[3])}};
 }
 
-// Zeros outside of the image.
+// Zeros outside the image.
 template <int channels, class T>
 __device__ inline Pixel input_of(const Boxes& b, const Corner& at, int i, const T* x) {
   const auto pixel = input_at<Box>(b, at, i);
@@ -38,7 +38,7 @@ __device__ inline Pixel input_of(const Boxes& b, const Corner& at, int i, const 
 }
 
 // Rows of the matrix are sixteen outputs along the width, columns four taps of four channels; lane 4 g + t has two channels of
-// two taps. The sixteen sums of an output are dealt such that a lane has four that are neighbours in memory.
+// two taps. The sixteen sums of an output are distributed so that a lane has four that are neighbours in memory.
 template <int channels, class T>
 __global__ void __launch_bounds__(threads, 3)
     forward_kernel(Boxes b, std::int64_t width, float factor, const T* x, const T* weights, const T* bias, T* y) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(threads, 3)
 #pragma unroll
     for (int s = 0; s < steps; ++s) {
       const auto pair = [&](int place) { return inputs[place].pair[t % 2]; };
-      // The last tap of the last step is none.
+      // The last step has no fourth tap.
       const bool any = 4 * s + 2 + t / 2 < taps;
       const unsigned second = pair(begin + offset[s][1]), third = pair(begin + 8 + offset[s][1]);
       const unsigned a[4] = {pair(begin + offset[s][0]), pair(begin + 8 + offset[s][0]), any ? second : 0, any ? third : 0};
@@ -101,20 +101,21 @@ __global__ void __launch_bounds__(threads, 3)
   }
 }
 
-// gw = sum over outputs of gy x: rows are sixteen output channels, columns two taps of four channels, the sum goes over sixteen
-// outputs along the width. Registers hold two neighbours of that sum, so that both operands lie with the width innermost; inputs
-// twice, the second time one further to the left, or those of the middle taps would lie across two words.
+// gw = sum over outputs of gy x: rows are sixteen output channels, columns two taps of four channels; the sum is over sixteen
+// outputs along the width. Registers hold two neighbours of that sum, so that both operands are stored with the width innermost.
+// Inputs are stored twice, the second time shifted by one to the left; otherwise those of the middle taps would straddle two
+// words.
 template <int channels, class T>
 __global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, std::int64_t width, const T* x, const T* gy, float* parts) {
   constexpr int pairs = (taps + 1) / 2, plane = Box::image / 2,
-                outputs = Box::outputs / 2 + 4;  // words; conflicts of banks are few
+                outputs = Box::outputs / 2 + 4;  // words; few bank conflicts
   static_assert(Box::image_w % 2 == 0 && plane % 32 == 28 && outputs % 32 == 4);
   __shared__ unsigned inputs[2][most_channels][plane], cotangents[out_channels][outputs];
   __shared__ float sums[out_channels][pairs * 8];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, g = lane / 4, t = lane % 4;
   const int first = static_cast<int>(blockIdx.y) * out_channels;
 
-  // What the lane reads of the inputs: channel g % 4 of tap 2 j + g / 4, beginning with output 2 t of a row.
+  // The inputs that the lane reads: channel g % 4 of tap 2 j + g / 4, beginning with output 2 t of a row.
   int offset[pairs];
 #pragma unroll
   for (int j = 0; j < pairs; ++j) {
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, std::int64_
   }
   const unsigned* all_inputs = &inputs[0][0][0];
 
-  // The next box is on its way while this one is computed.
+  // The next box is loaded while this one is computed.
   Pixel coming[pixels_of_thread];
   Pack<T, 8> coming_cotangents[2][2];
   const auto fetch = [&](std::int64_t number) {
@@ -178,7 +179,7 @@ __global__ void __launch_bounds__(threads, 2) weight_kernel(Boxes b, std::int64_
     __syncthreads();
   }
 
-  // One warp after the other.
+  // The warps add one after the other.
   for (int of = 0; of < warps; ++of) {
     if (thread / warp == of)
 #pragma unroll

@@ -1,5 +1,5 @@
 #pragma once
-// Products of small matrices by the tensor cores of a multiprocessor, a warp at a time.
+// Products of small matrices by the tensor cores of a multiprocessor, one warp each.
 
 #include <cstdint>
 #include <cstring>
@@ -11,9 +11,9 @@ namespace mpigrad::cuda {
 
 // c += a b for a [16, 16], b [16, 8] of 16-bit numbers and c [16, 8] of float32; all lanes of a warp call it. PTX's m16n8k16:
 // lane 4 g + t holds
-//   of a, two neighbouring columns in a register: rows g, g + 8, g, g + 8 of columns 2t, 2t, 2t + 8, 2t + 8;
-//   of b, two neighbouring rows of column g: rows 2t and 2t + 8;
-//   of c, rows g, g, g + 8, g + 8 of columns 2t, 2t + 1, 2t, 2t + 1.
+//  of a, two neighbouring columns in a register: rows g, g + 8, g, g + 8 of columns 2t, 2t, 2t + 8, 2t + 8;
+//  of b, two neighbouring rows of column g: rows 2t and 2t + 8;
+//  of c, rows g, g, g + 8, g + 8 of columns 2t, 2t + 1, 2t, 2t + 1.
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-16816-float
 template <class T>
 __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
@@ -28,14 +28,14 @@ __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #elif defined(__CUDACC__)
   static_cast<void>(c), static_cast<void>(a), static_cast<void>(b);
-  __trap();  // older GPUs: few_channels_run_here() says so on the host
+  __trap();  // older GPUs: few_channels_run_here() is false there
 #else
   emulation::multiply_add(c, a, b, [](unsigned short bits) { return static_cast<float>(T::from_bits(bits)); });
 #endif
 }
 
-// The same of TF32 numbers, a [16, 8] and b [8, 8]: of a, rows g, g + 8, g, g + 8 of columns t, t, t + 4, t + 4; of b, rows t and
-// t + 4 of column g.
+// The same for TF32 numbers, a [16, 8] and b [8, 8]: of a, rows g, g + 8, g, g + 8 of columns t, t, t + 4, t + 4; of b, rows t
+// and t + 4 of column g.
 __device__ inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -48,7 +48,7 @@ __device__ inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], 
   emulation::multiply_add_tf32(c, a, b);
 #endif
 }
-// Rounded to the 10 bits that TF32 has behind the point, ties away from zero.
+// Rounds to the 10 fraction bits of TF32, ties away from zero.
 __device__ inline unsigned tf32_of(float x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   unsigned bits;
@@ -63,8 +63,8 @@ __device__ inline unsigned tf32_of(float x) {
 #endif
 }
 
-// Four matrices of 8 x 8 16-bit numbers from shared memory, transposed; all lanes of a warp call it. Lane 8 i + r says where row
-// r of matrix i lies, 16 bytes that are aligned; register i of lane 4 g + t has column g of rows 2t and 2t + 1 of matrix i.
+// Loads four matrices of 8 x 8 16-bit numbers from shared memory, transposed; all lanes of a warp call it. Lane 8 i + r passes
+// the address of row r of matrix i, 16 aligned bytes; register i of lane 4 g + t has column g of rows 2t and 2t + 1 of matrix i.
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-ldmatrix
 __device__ inline void load_transposed(const void* row, unsigned (&to)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -81,7 +81,7 @@ __device__ inline void load_transposed(const void* row, unsigned (&to)[4]) {
 #endif
 }
 
-// The same as they lie: register i of lane 4 g + t has row g of columns 2t and 2t + 1 of matrix i.
+// The same without transposition: register i of lane 4 g + t has row g of columns 2t and 2t + 1 of matrix i.
 __device__ inline void load_matrices(const void* row, unsigned (&to)[4]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
@@ -97,8 +97,8 @@ __device__ inline void load_matrices(const void* row, unsigned (&to)[4]) {
 #endif
 }
 
-// 16 bytes into shared memory, or zeros where there are none, without waiting; they are there behind wait_for_copies() and a
-// barrier.
+// Starts an asynchronous copy of 16 bytes to shared memory, or writes zeros if `there` is false. The copy is complete after
+// wait_for_copies() and a barrier.
 __device__ inline void start_copy(void* shared, const void* from, bool there) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -120,7 +120,7 @@ __device__ inline void wait_for_copies() {
 #endif
 }
 
-// Two 16-bit numbers as one register, the first in its lower half.
+// Packs two 16-bit numbers into one register, the first in its lower half.
 template <class T>
 __device__ inline unsigned pair_of(T low, T high) {
   return static_cast<unsigned>(low.bits()) | static_cast<unsigned>(high.bits()) << 16;

@@ -1,6 +1,6 @@
-// Convolutions between 16 and 16 or 32 channels, in 16 bits by tensor cores. A block has a box of outputs and the inputs around
-// it in shared memory. Of an input 8 channels lie together, in one of as many places as there are, by the input's number: so the
-// rows of a matrix, which are neighbouring inputs, come from different banks.
+// Convolutions between 16 and 16 or 32 channels, in 16 bits with tensor cores. A block has a box of outputs and the inputs around
+// it in shared memory. Chunks of 8 channels of an input are permuted depending on the input's number, so that the rows of a
+// matrix, which are neighbouring inputs, come from different banks.
 
 #include "ops/conv/conv_boxes.cuh"
 #include "ops/conv/sixteen_channels.h"
@@ -13,12 +13,12 @@ using Box = BoxForm<4, 4, 16>;
 struct alignas(16) Chunk {
   unsigned word[4];
 };
-// What a lane has of a matrix of weights.
+// A lane's part of a matrix of weights.
 struct alignas(8) WeightPair {
   unsigned word[2];
 };
 
-// Where chunk number `chunk` of 8 channels of pixel `i` lies among chunks.
+// Index of chunk number `chunk` of 8 channels of pixel `i`.
 template <int channels>
 __device__ inline int place_of_chunk(int i, int chunk) {
   constexpr int chunks = channels / 8, pixels_of_banks = 64 / channels;
@@ -36,8 +36,8 @@ __device__ inline void load_image(const Boxes& b, const Corner& at, const T* x, 
   }
 }
 
-// Weights as lanes want them: of tap, half of `channels` and block of 8 outputs, two registers for each lane. Outputs are dealt
-// such that a lane has neighbours in memory. `adjoint`: of weights [channels, taps, outputs], of which the last tap comes first.
+// Weights in the order of the lanes: for each tap, half of `channels` and block of 8 outputs, two registers per lane. Outputs are
+// distributed so that a lane has neighbours in memory. `adjoint`: from weights [channels, taps, outputs], taps in reverse order.
 template <int channels, int outputs, bool adjoint, class T>
 __global__ void order_weights_kernel(const T* w, WeightPair* ordered) {
   constexpr int halves = channels / 16, blocks = outputs / 8;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(forward_threads, 4)
       for (int r = 0; r < rows_of_warp; ++r) {
         const int row = first_row + r;
         const int pixel = (row / Box::h * Box::image_h + row % Box::h) * Box::image_w + g + behind;
-        // The input eight places on lies in the same place among its chunks, the other chunk of the half beside the first.
+        // The input eight positions further has its chunks in the same order; the other chunk of the half is next to the first.
         const int low = place_of_chunk<channels>(pixel, 2 * half) * 4 + t, high = low ^ 4;
         const unsigned a[4] = {word[low], word[low + 8 * words], word[high], word[high + 8 * words]};
 #pragma unroll
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(forward_threads, 4)
   }
 }
 
-// gw = sum over outputs of gy x: rows are output channels, columns the sixteen channels of a tap, the sum goes over sixteen
-// outputs along the width. Each warp has three taps, of all outputs.
+// gw = sum over outputs of gy x: rows are output channels, columns the sixteen channels of a tap; the sum is over sixteen outputs
+// along the width. Each warp computes three taps of all outputs.
 constexpr int warps_of_weights = 9, taps_of_warp = taps / warps_of_weights;
 
 template <int outputs, class T>
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(warps_of_weights* warp, 2) weight_kernel(Boxes
   float sums[tiles][taps_of_warp][2][4] = {};
   for (std::int64_t number = blockIdx.x; number < b.count; number += gridDim.x) {
     const Corner at = corner_of<Box>(b, number);
-    __syncthreads();  // the last box may still be read
+    __syncthreads();  // the previous box may still be read
     load_image<channels>(b, at, x, image);
     for (int i = thread; i < Box::outputs * chunks; i += static_cast<int>(blockDim.x)) {
       const int output = i / chunks, chunk = i % chunks, row = output / Box::w;
@@ -135,14 +135,14 @@ __global__ void __launch_bounds__(warps_of_weights* warp, 2) weight_kernel(Boxes
       unsigned a[tiles][4];
 #pragma unroll
       for (int tile = 0; tile < tiles; ++tile) {
-        // Matrices: outputs 0 to 7 of channels 0 to 7 and 8 to 15, outputs 8 to 15 of the same.
+        // Matrices: outputs 0 to 7 of channels 0 to 7 and 8 to 15, then outputs 8 to 15 of the same channels.
         const int output = row * Box::w + lane / 16 * 8 + lane % 8;
         load_transposed(cotangents + place_of_chunk<outputs>(output, tile * 2 + lane / 8 % 2), a[tile]);
       }
       const int begin = (row / Box::h * Box::image_h + row % Box::h) * Box::image_w;
 #pragma unroll
       for (int k = 0; k < taps_of_warp; ++k) {
-        // Matrices: inputs 0 to 7 and 8 to 15 of channels 0 to 7, and of channels 8 to 15.
+        // Matrices: inputs 0 to 7 and 8 to 15 of channels 0 to 7, then of channels 8 to 15.
         unsigned of_inputs[4];
         const int pixel = begin + Box::behind(own * taps_of_warp + k) + lane / 8 % 2 * 8 + lane % 8;
         load_transposed(image + place_of_chunk<channels>(pixel, lane / 16), of_inputs);
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(warps_of_weights* warp, 2) weight_kernel(Boxes
         }
 }
 
-// As a forward pass from `channels` to `outputs`.
+// A forward pass from `channels` to `outputs`.
 template <int channels, int outputs, bool adjoint, class T>
 void convolve(const char* name, const ConvProblem& p, const T* x, const T* w, const T* bias, scalar::Fused fused, void* scratch,
               T* y, Stream stream) {
@@ -197,7 +197,7 @@ void sixteen_channels_forward(const ConvProblem& p, const T* x, const T* w, cons
   run("sixteen_channels_forward", p, x, w, bias, fused, scratch, y, stream);
 }
 
-// The adjoint of a convolution is one with the taps in the opposite order.
+// The adjoint of a convolution is a convolution with the taps in reverse order.
 template <class T>
 void sixteen_channels_data(const ConvProblem& p, const T* gy, const T* w, void* scratch, T* gx, Stream stream) {
   ConvProblem q = p;

@@ -1,6 +1,6 @@
-// Convolutions with 32 channels on one side and 32 or 64 on the other, in 16 bits by tensor cores. A block has a box of outputs
-// and the inputs around it in shared memory, some channels of them at a time. What a warp has in registers it uses for all taps
-// that need it: loads from shared memory, not products, were what took the time.
+// Convolutions with 32 channels on one side and 32 or 64 on the other, in 16 bits with tensor cores. A block has a box of outputs
+// and the inputs around it in shared memory, some channels at a time. A warp uses what it has in registers for all taps that need
+// it: loads from shared memory took the time, not products.
 
 #include "ops/conv/conv_boxes.cuh"
 #include "ops/conv/thirty_two_channels.h"
@@ -14,14 +14,14 @@ struct alignas(16) Chunk {
   unsigned word[4];
 };
 
-// Where chunk number `chunk` of 8 channels of pixel `i` lies among chunks: eight neighbours have their chunk in different banks.
+// Index of chunk number `chunk` of 8 channels of pixel `i`: chunks of eight neighbours are in different banks.
 template <int chunks>
 __device__ inline int place_of(int i, int chunk) {
   constexpr int pixels_of_banks = 8 / chunks;
   return i * chunks + (chunk ^ (i / pixels_of_banks % chunks));
 }
 
-// Of the pixels around a box, channels [first, first + 8 chunks) of `channels`.
+// Loads channels [first, first + 8 chunks) of `channels` of the pixels around a box.
 template <int chunks, class T>
 __device__ inline void start_image(const Boxes& b, const Corner& at, const T* x, int channels, int first, Chunk* image) {
   for (int i = static_cast<int>(threadIdx.x); i < Box::image * chunks; i += static_cast<int>(blockDim.x)) {
@@ -33,13 +33,13 @@ __device__ inline void start_image(const Boxes& b, const Corner& at, const T* x,
 
 // ---- outputs
 
-constexpr int group = 32, halves = group / 16, blocks = group / 8;  // channels of a step, of which mma takes 16 inputs, 8 outputs
-// A warp has two planes of four rows of outputs, and for each step the rows of inputs around them.
+constexpr int group = 32, halves = group / 16, blocks = group / 8;  // channels of a step; mma takes 16 inputs and 8 outputs
+// A warp computes two planes of four rows of outputs, and has the rows of inputs around them for each step.
 constexpr int forward_threads = 64, planes = 2, lines = Box::h, input_lines = Box::image_h;
 
-// Weights as lanes want them: of group of inputs, column of taps, half of the group, tap of the column and pair of blocks of 8
-// outputs, four registers for each lane. Outputs are dealt such that a lane has neighbours in memory. `adjoint`: of weights
-// [channels, taps, outputs], of which the last tap comes first.
+// Weights in the order of the lanes: for each group of inputs, column of taps, half of the group, tap of the column and pair of
+// blocks of 8 outputs, four registers per lane. Outputs are distributed so that a lane has neighbours in memory. `adjoint`: from
+// weights [channels, taps, outputs], taps in reverse order.
 template <class T>
 __global__ void order_weights_kernel(int channels, bool adjoint, const T* w, Chunk* ordered) {
   const int i = static_cast<int>(first_index());
@@ -67,10 +67,10 @@ __global__ void __launch_bounds__(forward_threads, 4)
   const int thread = static_cast<int>(threadIdx.x), lane = thread % warp, first_plane = thread / warp * planes;
   const Corner at = corner_of<Box>(b, blockIdx.x);
   float sums[planes][lines][blocks][4] = {};
-  // Matrices of a lane: pixels 0 to 7 and 8 to 15 of channels 0 to 7 of a half, and of channels 8 to 15.
+  // Matrices of a lane: pixels 0 to 7 and 8 to 15 of channels 0 to 7 of a half, then of channels 8 to 15.
   const int of_lane = lane / 8 % 2 * 8 + lane % 8, chunk_of_lane = lane / 16;
   for (int first = 0; first < channels; first += group) {
-    if (first > 0) __syncthreads();  // the last channels may still be read
+    if (first > 0) __syncthreads();  // the previous channels may still be read
     start_image<chunks>(b, at, x, channels, first, image);
     wait_for_copies();
     __syncthreads();
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(forward_threads, 4)
     for (int step = 0; step < 3 * halves; ++step) {
       const int column = step / halves, half = step % halves, pixel = of_lane + column;
       const Chunk* of_step = weights + (first / group * 3 * halves + step) * 9 * 2 * warp + lane;
-      // Of pixel 2 i + j of row r, chunk c lies in place c ^ (i + r) % 4: rows have 18 pixels.
+      // Chunk c of pixel 2 i + j of row r is at c ^ (i + r) % 4, as rows have 18 pixels.
       const Chunk* base[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r)
@@ -146,9 +146,9 @@ __global__ void __launch_bounds__(forward_threads, 4)
 
 // ---- weights
 
-// gw = sum over outputs of gy x: rows are 32 output channels, columns 16 input channels of a tap, the sum goes over sixteen
-// outputs along the width. Each warp has three taps, one above the other: a row of inputs meets three rows of outputs, which stay
-// in registers.
+// gw = sum over outputs of gy x: rows are 32 output channels, columns 16 input channels of a tap; the sum is over sixteen outputs
+// along the width. Each warp computes three taps, one above the other: a row of inputs is multiplied with three rows of outputs,
+// which stay in registers.
 constexpr int warps_of_weights = 9, tiles = group / 16, columns = 16;
 
 template <class T>
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(warps_of_weights* warp, 2)
   float sums[tiles][3][2][4] = {};
   for (std::int64_t number = blockIdx.x; number < b.count; number += gridDim.x) {
     const Corner at = corner_of<Box>(b, number);
-    __syncthreads();  // the last box may still be read
+    __syncthreads();  // the previous box may still be read
     start_image<chunks>(b, at, x, channels, first, image);
     for (int i = thread; i < Box::outputs * of_outputs; i += static_cast<int>(blockDim.x)) {
       const int output = i / of_outputs, chunk = i % of_outputs, row = output / Box::w;
@@ -182,11 +182,11 @@ __global__ void __launch_bounds__(warps_of_weights* warp, 2)
         if (line < Box::h)
 #pragma unroll
           for (int tile = 0; tile < tiles; ++tile) {
-            // Matrices: outputs 0 to 7 of channels 0 to 7 and 8 to 15, outputs 8 to 15 of the same.
+            // Matrices: outputs 0 to 7 of channels 0 to 7 and 8 to 15, then outputs 8 to 15 of the same channels.
             const int output = (plane * Box::h + line) * Box::w + lane / 16 * 8 + lane % 8;
             load_transposed(cotangents + place_of<of_outputs>(output, tile * 2 + lane / 8 % 2), a[line % 3][tile]);
           }
-        // Matrices: inputs 0 to 7 and 8 to 15 of channels 0 to 7, and of channels 8 to 15.
+        // Matrices: inputs 0 to 7 and 8 to 15 of channels 0 to 7, then of channels 8 to 15.
         unsigned of_inputs[4];
         const int pixel = ((plane + depth) * Box::image_h + line) * Box::image_w + column + lane / 8 % 2 * 8 + lane % 8;
         load_transposed(image + place_of<chunks>(pixel, lane / 16), of_inputs);
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(warps_of_weights* warp, 2)
 }
 
 std::int64_t weights_of(const ConvProblem& p) { return taps * p.in_channels * p.out_channels; }
-// Blocks of one box after the other, for each 16 inputs and 32 outputs.
+// Number of groups of blocks, one for each 16 inputs and 32 outputs; a block processes one box after the other.
 std::int64_t groups_of_weights(const ConvProblem& p) { return p.in_channels / columns * (p.out_channels / group); }
 std::int64_t parts_of_weights(const ConvProblem& p, std::int64_t most) {
   const auto each = most / groups_of_weights(p);
@@ -250,7 +250,7 @@ void thirty_two_channels_forward(const ConvProblem& p, const T* x, const T* w, c
   convolve("thirty_two_channels_forward", p, false, x, w, bias, fused, scratch, y, stream);
 }
 
-// The adjoint of a convolution is one with the taps in the opposite order.
+// The adjoint of a convolution is a convolution with the taps in reverse order.
 template <class T>
 void thirty_two_channels_data(const ConvProblem& p, const T* gy, const T* w, void* scratch, T* gx, Stream stream) {
   ConvProblem q = p;

@@ -1,6 +1,6 @@
-// Gradients of weights in TF32 by tensor cores: gw = sum over outputs of gy x. Rows of the matrices are sixteen output channels,
-// columns eight channels of a tap, or four of two taps; the sum goes over outputs along the width, eight at a time. A block has a
-// box of outputs and the inputs around it in shared memory, rounded, while the next box is on its way to its registers.
+// Weight gradients in TF32 with tensor cores: gw = sum over outputs of gy x. Rows of the matrices are sixteen output channels,
+// columns eight channels of a tap, or four of two taps; the sum is over outputs along the width, eight at a time. A block has a
+// box of outputs and the inputs around it in shared memory, rounded, while the next box is loaded to registers.
 
 #include "ops/conv/conv_boxes.cuh"
 #include "ops/conv/weights_tf32.h"
@@ -13,14 +13,14 @@ struct alignas(16) Four {
 };
 constexpr int row_outputs = 16;  // output channels of a tile
 
-// Where word `c` of sixteen of pixel `i` lies: four neighbours have theirs in different banks.
+// Index of word `c` of sixteen of pixel `i`: words of four neighbours are in different banks.
 __device__ inline int place_of_word(int i, int c) { return i * 16 + (c ^ (i / 2 % 2 * 8)); }
 
 __device__ inline Four rounded(const Pack<float, 4>& x) {
   return {{tf32_of(x.of[0]), tf32_of(x.of[1]), tf32_of(x.of[2]), tf32_of(x.of[3])}};
 }
 
-// Numbers of a thread of the next box, four at a time: of inputs with 4 `fours` channels and of `tiles` times sixteen outputs.
+// A thread's numbers of the next box, four at a time: inputs with 4 `fours` channels, and `tiles` times sixteen outputs.
 template <class Box, int threads, int fours, int tiles>
 struct Coming {
   static constexpr int of_image = (Box::image * fours + threads - 1) / threads, quads = tiles * 4,
@@ -62,13 +62,13 @@ struct Coming {
   }
 };
 
-// Rows g and g + 8 of outputs first + t and first + t + 4.
+// Loads channels g and g + 8 of outputs first + t and first + t + 4.
 __device__ inline void load_rows(const unsigned* outputs, int first, int g, int t, unsigned (&a)[4]) {
   a[0] = outputs[place_of_word(first + t, g)], a[1] = outputs[place_of_word(first + t, g + 8)];
   a[2] = outputs[place_of_word(first + t + 4, g)], a[3] = outputs[place_of_word(first + t + 4, g + 8)];
 }
 
-// ---- sixteen channels: each of nine warps has three taps, of all outputs
+// ---- sixteen channels: each of nine warps computes three taps of all outputs
 
 constexpr int sixteen_threads = 9 * warp, sixteen_tiles = 2;
 using SixteenBox = BoxForm<2, 4, 16>;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(sixteen_threads, 2)
         }
 }
 
-// ---- four channels: each of eight warps has all taps, of two rows of outputs
+// ---- four channels: each of eight warps computes all taps from two rows of outputs
 
 constexpr int four_threads = 8 * warp, pairs = (taps + 1) / 2;
 using FourBox = BoxForm<4, 4, 16>;
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(four_threads, 2)
       load_rows(outputs, row * Box::w + step % 2 * 8, g, t, a);
 #pragma unroll
       for (int j = 0; j < pairs; ++j) {
-        // Column g is channel g % 4 of the first tap or of the second, which the last pair has not.
+        // Column g is channel g % 4 of the first tap or of the second tap, which the last pair does not have.
         const int low = Box::behind(2 * j), high = 2 * j + 1 < taps ? Box::behind(2 * j + 1) : low;
         const int word = (begin + (g / 4 == 0 ? low : high)) * channels + g % 4;
         const bool any = 2 * j + 1 < taps || g / 4 == 0;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(four_threads, 2)
     }
     __syncthreads();
   }
-  // One warp after the other.
+  // The warps add one after the other.
   for (int of = 0; of < four_threads / warp; ++of) {
     if (thread / warp == of)
 #pragma unroll

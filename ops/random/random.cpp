@@ -13,7 +13,7 @@
 namespace mpigrad {
 namespace {
 
-// y[local index] = value(global index), the global index being the row-major place in the whole tensor.
+// y[local index] = value(global index); the global index is the row-major position in the global tensor.
 template <class Value>
 Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const ops::RandomNumbers& numbers, const Value& value) {
   Box box{shape, shape};
@@ -68,7 +68,7 @@ double largest_below(double bound, DType dtype) {
 
 Tensor random_uniform(const Shape& shape, const Philox& random, double low, double high, DType dtype, LayoutPtr layout) {
   require_global("random_uniform", shape, layout);
-  // Rounding could give `high`, which is outside: the largest number below it is the limit.
+  // Rounding could give `high`, which is excluded: the limit is the largest number below it.
   double limit = std::numeric_limits<double>::infinity();
   if (low < high) limit = largest_below(high, dtype);
   return generate(shape, dtype, layout, {ops::RandomNumbers::Kind::uniform, random, low, high - low, limit},
@@ -92,7 +92,7 @@ Tensor random_integers(const Shape& shape, const Philox& random, std::int64_t lo
             "[random_integers] {} does not hold all numbers from {} to below {}", name_of(dtype), low, high);
   });
   const Untaped scope;
-  // The cast takes the integer below, because no number is negative.
+  // The cast truncates to the integer below, because no number is negative.
   const auto place = random_uniform(shape, random, 0, static_cast<double>(count), DType::float64, std::move(layout));
   return constant(cast(cast(place, DType::int64) + low, dtype));
 }
@@ -113,7 +113,7 @@ Tensor permutation(std::int64_t n, const Philox& random) {
 
 namespace {
 
-// Uniform numbers in float64 for the elements of x, on x's device.
+// Uniform numbers in float64, one per element of x, on x's device.
 Tensor uniform_beside(const Tensor& x, const Philox& random) {
   UseDevice device(x.device());
   return random_uniform(global_shape(x), random, 0, 1, DType::float64, x.layout());
@@ -136,7 +136,7 @@ Tensor bernoulli(const Tensor& p, const Philox& random) {
 
 namespace {
 
-// The mask is drawn from `random`; `numbers` says the same of it to a GPU.
+// `random` and `numbers` describe the same mask, for the CPU and for a GPU.
 Tensor masked(const Tensor& x, double keep, const Philox& random, const ops::RandomNumbers& numbers) {
   require(is_floating(x.dtype()), "[dropout] needs floating-point elements: {}", x);
   require(keep > 0 && keep <= 1, "[dropout] the probability to keep is in (0, 1], got {}", keep);

@@ -1,4 +1,4 @@
-// Random numbers on GPUs: from tensors to the kernel.
+// Random numbers on GPUs: calls the kernel on tensors.
 
 #include "ops/kernel/absent.h"
 #include "ops/random/random.h"

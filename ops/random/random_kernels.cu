@@ -1,4 +1,4 @@
-// Random numbers keyed by global index. Compiled without contraction of products and sums, which the CPU does not have here.
+// Random numbers keyed by global index. Compiled without contraction of products and sums, as on the CPU.
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"

@@ -123,10 +123,10 @@ Tensor argmin(const Tensor& x, int axis) {  // negated integers may overflow, in
 
 namespace {
 
-// The largest or smallest of the truth values of x.
+// The largest or smallest truth value of x.
 Tensor extreme_truth(const char* op, const Tensor& x, const std::vector<int>& axes, bool keep, bool largest) {
   const auto over = normalised(op, x, axes);
-  require_whole(op, x, over);  // on every rank, that of an empty block too
+  require_whole(op, x, over);  // on every rank, also on ranks with empty blocks
   const Tensor truth = cast(cast(constant(x), DType::boolean), DType::uint8);
   std::int64_t count = 1;
   for (const int axis : over) count *= x.dim(axis);

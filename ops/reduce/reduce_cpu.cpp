@@ -57,7 +57,7 @@ struct Plus {
   double operator()(double total, double x) const { return total + x; }
 };
 
-// totals[i] = fold of row[i] of `rows` rows, `step` apart.
+// totals[i] = fold of element i of `rows` rows that are `step` apart.
 template <class T, class Accumulator, class Fold>
 MPIGRAD_BODY void fold_rows_body(std::int64_t rows, std::int64_t width, std::int64_t step, const T* __restrict x,
                                  Accumulator* totals, const Fold& fold) {
@@ -114,7 +114,7 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
   }
   // The kept dimension is contiguous (sums over all but the channels): whole rows are folded into a row of accumulators.
   const std::int64_t width = plan.kept_extents.back(), blocks = width ? outputs / width : 0;
-  const std::int64_t run = plan.reduced_extents.empty() ? 1 : plan.reduced_extents.back();  // rows as far apart from each other
+  const std::int64_t run = plan.reduced_extents.empty() ? 1 : plan.reduced_extents.back();  // equally spaced rows
   const std::int64_t step = plan.reduced_strides.empty() ? 0 : plan.reduced_strides.back();
   constexpr std::int64_t chunk = 2048;
   const std::int64_t chunks = std::max<std::int64_t>(1, (count + chunk - 1) / chunk);
@@ -149,7 +149,7 @@ void Sum::run(Cpu, Inputs in, Outputs out) const {
     T* y = out[0].mutable_data<T>();
     const auto p = plan(in[0].shape(), axes);
     if constexpr (is_floating(dtype_of<T>())) reduce(x, y, p, 0.0, Plus{});
-    else  // modulo 2^64, as integers add
+    else  // modulo 2^64, as for integers
       reduce(x, y, p, std::uint64_t{0},
              [](std::uint64_t total, auto value) { return total + static_cast<std::uint64_t>(value); });
   });
@@ -164,7 +164,7 @@ void BroadcastTo::run(Cpu, Inputs in, Outputs out) const {
     const auto& strides = walk.strides[0];
     const std::int64_t length = walk.extents[inner], elements = shape.elements();
     const std::int64_t run =
-        inner > 0 && strides[inner - 1] == 0 ? walk.extents[inner - 1] : 1;  // equal rows, one behind the other
+        inner > 0 && strides[inner - 1] == 0 ? walk.extents[inner - 1] : 1;  // equal rows, one after the other
     constexpr std::int64_t piece = 4096;                                     // elements that a thread takes at once
     const T* x = in[0].data<T>();
     T* y = out[0].mutable_data<T>();

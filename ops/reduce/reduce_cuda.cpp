@@ -1,4 +1,4 @@
-// Reductions on GPUs: from tensors to the kernels.
+// Reductions on GPUs: calls the kernels on tensors.
 
 #include "ops/kernel/absent.h"
 #include "ops/reduce/reduce.h"

@@ -1,5 +1,5 @@
-// Sums and extrema over chosen dimensions in two stages: blocks fold chunks of what is reduced, then a warp folds the chunks of
-// one output. Chunks depend on the shape alone, so the order of additions does not change between runs.
+// Sums and extrema over chosen dimensions in two stages: blocks fold chunks of the reduced elements, then a warp folds the chunks
+// of one output. Chunks depend only on the shape, so that the order of additions does not change between runs.
 
 #include <limits>
 #include <type_traits>
@@ -14,14 +14,14 @@
 namespace mpigrad::cuda {
 namespace {
 
-// Where a block's result goes: to the partial results if there are several chunks, else to y.
+// The destination of a block's result: the partial results if there are several chunks, else y.
 template <class A, class T>
 __device__ void put(const ReductionWalk& r, std::int64_t chunk, std::int64_t output, A value, A* partial, T* y) {
   if (partial) partial[chunk * r.outputs + output] = value;
   else y[output] = store<T>(value);
 }
 
-// One block for a chunk of one output, whose elements are read side by side.
+// One block per chunk of one output; neighbouring threads read neighbouring elements.
 template <class A, class T, class Fold>
 __global__ void fold_inner_kernel(ReductionWalk r, A start, Fold fold, const T* x, A* partial, T* y) {
   __shared__ A shared[warp + 1];
@@ -37,7 +37,7 @@ __global__ void fold_inner_kernel(ReductionWalk r, A start, Fold fold, const T* 
   }
 }
 
-// The same where what is reduced lies side by side: 16 bytes at a time, several under way; chunks begin at a whole pack.
+// The same for contiguous reduced elements: 16 bytes at a time, several loads in flight; chunks begin at a whole pack.
 template <class A, class T, class Fold>
 __global__ void fold_line_kernel(ReductionWalk r, A start, Fold fold, const T* x, A* partial, T* y) {
   constexpr int V = static_cast<int>(16 / sizeof(T));
@@ -68,7 +68,7 @@ __global__ void fold_line_kernel(ReductionWalk r, A start, Fold fold, const T* x
   }
 }
 
-// A thread for each output, whose elements are fewer still.
+// One thread per output, for outputs of very few elements.
 template <class A, class T, class Fold>
 __global__ void fold_few_kernel(ReductionWalk r, A start, Fold fold, const T* x, T* y) {
   for (std::int64_t output = first_index(); output < r.outputs; output += grid_stride()) {
@@ -79,7 +79,7 @@ __global__ void fold_few_kernel(ReductionWalk r, A start, Fold fold, const T* x,
   }
 }
 
-// A warp for each output: few elements are reduced.
+// One warp per output, for outputs of few elements.
 template <class A, class T, class Fold>
 __global__ void fold_short_kernel(ReductionWalk r, A start, Fold fold, const T* x, T* y) {
   const std::int64_t lane = static_cast<std::int64_t>(threadIdx.x) % warp;
@@ -92,7 +92,7 @@ __global__ void fold_short_kernel(ReductionWalk r, A start, Fold fold, const T* 
   }
 }
 
-// Threads along x have outputs that lie side by side, threads along y share their elements. Of block_threads threads.
+// Threads along x compute neighbouring outputs, threads along y share their elements. Blocks have block_threads threads.
 template <class A, class T, class Fold>
 __global__ void fold_outer_kernel(ReductionWalk r, A start, Fold fold, const T* x, A* partial, T* y) {
   __shared__ A shared[block_threads];
@@ -163,7 +163,7 @@ struct Found {
   A value;
   std::int64_t at;
 };
-// The larger one, of equals the first; NaN before all.
+// The larger value, the first of equal ones; NaN before all others.
 struct ArgMaxFold {
   template <class A>
   __device__ Found<A> operator()(const Found<A>& a, const Found<A>& b) const {

@@ -39,7 +39,7 @@ Types ExpScaled::infer(Inputs in) const {
   const bool fits = x.rank() == 2 && (a.shape() == Shape{x.dim(0), 1} || a.shape() == Shape{1, x.dim(1)});
   require_wide(traits().name, x);
   require(fits && a.type() == b.type() && a.dtype() == x.dtype(),
-          "[exp_scaled] shift and scale are a column or a row beside a matrix, of its type: {}, {} and {}", x, a, b);
+          "[exp_scaled] shift and scale must be a column or a row for a matrix, of its type: {}, {} and {}", x, a, b);
   return {x.type()};
 }
 

@@ -1,5 +1,5 @@
-// Sums of exponentials and shifted, scaled exponentials. The loops over a row or over a few rows are made for the vector units
-// that are there; std::exp would be called element by element.
+// Sums of exponentials and shifted, scaled exponentials. The loops over a row or over a few rows use the processor's vector
+// units; std::exp would be called element by element.
 
 #include "ops/softmax/logsumexp.h"
 
@@ -34,7 +34,7 @@ MPIGRAD_BODY float exp_of(float x) {
 }
 MPIGRAD_BODY double exp_of(double x) { return std::exp(x); }
 
-// infinity - infinity is no number.
+// A finite shift: infinity - infinity is NaN.
 template <class T>
 T bounded(T largest) {
   constexpr T bound = std::numeric_limits<T>::max();
@@ -84,7 +84,8 @@ MPIGRAD_MAKE(float)
 MPIGRAD_MAKE(double)
 #undef MPIGRAD_MAKE
 
-constexpr std::int64_t parallel_terms_from = 1 << 14, terms = 1024;  // so many terms are added in T, blocks of them in double
+constexpr std::int64_t parallel_terms_from = 1 << 14, terms = 1024;  // up to so many terms are added in T, the sums of such
+                                                                     // blocks in double
 
 // y = log sum exp of each row: x [rows, n]
 template <class T>

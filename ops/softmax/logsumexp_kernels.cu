@@ -1,4 +1,4 @@
-// Sums of exponentials: a block for each row, or a block for 32 columns; sums in double, shifted by the largest term.
+// Sums of exponentials: one block per row, or one block per 32 columns; sums in double, shifted by the largest term.
 
 #include "ops/softmax/logsumexp_cuda.h"
 
@@ -12,7 +12,7 @@ namespace mpigrad::cuda {
 namespace {
 
 template <class T>
-__device__ T bounded(T largest) {  // infinity - infinity is no number
+__device__ T bounded(T largest) {  // infinity - infinity is NaN
   constexpr T bound = std::numeric_limits<T>::max();
   return largest > bound ? bound : largest < -bound ? -bound : largest;
 }
@@ -34,7 +34,7 @@ __global__ void rows_kernel(std::int64_t rows, std::int64_t n, const T* x, T* y)
   }
 }
 
-// A warp has 32 neighbouring columns; each of `parts` warps has every so-many-th of their numbers.
+// A warp handles 32 neighbouring columns; each of `parts` warps adds every `parts`-th of their elements.
 template <int parts, class T>
 __global__ void columns_kernel(std::int64_t columns, std::int64_t n, std::int64_t behind, const T* x, T* y) {
   __shared__ T largest_of[parts][warp];

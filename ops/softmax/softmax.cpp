@@ -40,11 +40,11 @@ namespace {
 
 template <class Op>
 Tensor along(const Tensor& x, int axis) {
-  if (x.rank() == 0) return mpigrad::apply(Op{}, {x});  // which refuses it
+  if (x.rank() == 0) return mpigrad::apply(Op{}, {x});  // the op refuses it
   axis = checked_dimension(Op::traits().name.data(), axis, x.rank());
   if (axis == x.rank() - 1) return mpigrad::apply(Op{}, {x});
   if (x.layout())
-    within_axes_layout(Op::traits().name, x, std::vector{axis}, x.shape(), false);  // names x's dimension, not the permuted
+    within_axes_layout(Op::traits().name, x, std::vector{axis}, x.shape(), false);  // names x's dimension, not the permuted one
   std::vector<int> order(static_cast<std::size_t>(x.rank()));
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[static_cast<std::size_t>(axis)], order.back());
@@ -72,7 +72,7 @@ Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const auto number = [&](double value) { return constant(full({}, value, x.dtype())); };
   const auto shift = finite_shift(max(constant(x), axes, true));
   const auto terms = sum(exp(x - shift), axes, true);
-  // A sum of nothing is 0, whose logarithm has no derivative.
+  // A sum without terms is 0, and the derivative of its logarithm does not exist.
   const auto nothing = equal(constant(terms), number(0));
   const auto y = log(where(nothing, number(1), terms)) + where(nothing, number(-std::numeric_limits<double>::infinity()), shift);
   return keep ? y : squeeze(y, axes);

@@ -1,4 +1,4 @@
-// Softmax on the CPU: from tensors to the kernels.
+// Softmax on the CPU: calls the kernels on tensors.
 
 #include "ops/softmax/softmax.h"
 

@@ -1,4 +1,4 @@
-// Softmax on GPUs: from tensors to the kernels.
+// Softmax on GPUs: calls the kernels on tensors.
 
 #include "ops/kernel/absent.h"
 #include "ops/softmax/softmax.h"

@@ -1,4 +1,4 @@
-// Softmax of rows: a block for each row, or a thread for each short one; sums in double.
+// Softmax of rows: one block per row, or one thread per short row; sums in double.
 
 #include <limits>
 
@@ -35,7 +35,7 @@ __global__ void softmax_kernel(std::int64_t rows, std::int64_t n, const T* x, T*
   }
 }
 
-// Of few elements: a row for each thread.
+// One thread per row, for rows of few elements.
 template <class T>
 __global__ void short_rows_kernel(std::int64_t rows, std::int64_t n, const T* x, T* y, bool logarithm) {
   using A = Compute<T>;

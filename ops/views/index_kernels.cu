@@ -10,7 +10,7 @@
 namespace mpigrad::cuda {
 namespace {
 
-// Several threads may write: any of their records is one that the host can report.
+// Several threads may write: the host can report the record of any of them.
 __device__ void report(Fault* fault, FaultKind kind, std::int64_t index, std::int64_t limit) {
   fault->index = index;
   fault->limit = limit;
@@ -41,8 +41,8 @@ __global__ void map_lines_kernel(std::int64_t size, FastDivide inner, FastDivide
   }
 }
 
-// scratch: count positions, sorted by row and in each row ascending; rows + 1 ends; rows cursors. Integers alone are added
-// atomically, so nothing depends on the order of threads.
+// scratch: `count` positions, sorted by row and ascending within a row; rows + 1 ends; rows cursors. Only integers are added
+// atomically, so that nothing depends on the order of threads.
 __global__ void count_kernel(std::int64_t count, std::int64_t rows, const std::int64_t* index, std::int64_t* ends, Fault* fault) {
   for (std::int64_t i = first_index(); i < count; i += grid_stride()) {
     const std::int64_t at = index[i];
@@ -78,7 +78,7 @@ __global__ void scan_kernel(std::int64_t rows, std::int64_t* ends, std::int64_t*
   }
 }
 
-// One block goes through the indices in order: a tile of them at a time, each behind those before it with the same row.
+// One block processes the indices in order, a tile at a time; each index is placed after earlier ones with the same row.
 __global__ void place_kernel(std::int64_t count, std::int64_t rows, const std::int64_t* index, std::int64_t* cursors,
                              std::int64_t* positions) {
   __shared__ std::int64_t tile[wide_block];
@@ -193,7 +193,7 @@ MPIGRAD_ALL_TYPES(MPIGRAD_MAKE)
 #define MPIGRAD_MAKE(T) template void map_lines(const SparseLines&, const T*, T*, Stream);
 MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-// `one` has the bits of a 1 of the type that is wanted.
+// `one` has the bits of a 1 in the wanted type.
 #define MPIGRAD_ONE_HOT(I, T) template void one_hot(std::int64_t, std::int64_t, const I*, T, T*, Stream);
 #define MPIGRAD_MAKE(I)             \
   MPIGRAD_ONE_HOT(I, std::uint8_t)  \

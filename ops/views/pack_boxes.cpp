@@ -26,7 +26,7 @@ std::int64_t elements_of(std::string_view op, const std::vector<Box>& boxes, con
   return elements;
 }
 
-// f(region of x, where it is packed)
+// Calls f(region of x, its packed elements).
 template <class F>
 void for_boxes(const std::vector<Box>& boxes, const Tensor& x, const Tensor& packed, const F& f) {
   const auto whole = whole_of(x.shape());
@@ -93,7 +93,7 @@ WithPackedBoxes with_packed_boxes(const Tensor& x, const std::vector<Box>& boxes
   }
   Tape::record(
       {.name = "with_packed_boxes", .inputs = {x}, .outputs = {result.x, result.packed}, .vjp = [boxes](const Replay&, Inputs g) {
-         const bool in_place = sole_owner(g[0]);  // before the call makes a copy of the handle
+         const bool in_place = sole_owner(g[0]);  // checked before the call copies the handle
          return Tensors{mpigrad::apply(ops::AddBoxes{boxes, in_place}, {g[0], g[1]})};
        }});
   return result;

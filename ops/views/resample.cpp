@@ -16,7 +16,7 @@ struct Entry {
   double weight;
 };
 
-// Entries whose rows ascend.
+// Builds the rows from entries with ascending rows.
 SparseRows rows_of(std::int64_t rows, const std::vector<Entry>& entries, DeviceKind device) {
   std::vector<double> first(static_cast<std::size_t>(rows) + 1), index, weight;
   for (const auto& e : entries) {
@@ -36,7 +36,7 @@ LineMap make_map(const LinePart& part, DeviceKind device) {
   for (auto o = part.out_begin; o < part.out_end; ++o) {
     const auto [low, high] = inputs_of(part.mode, part.n, part.m, o);
     require(low >= part.in_begin && high < part.in_end,
-            "[resample] output {} reads the inputs {} to {}, of which {} to {} are here", o, low, high, part.in_begin,
+            "[resample] output {} reads the inputs {} to {}, but this part has {} to {}", o, low, high, part.in_begin,
             part.in_end);
     if (part.mode == Interpolation::area) {
       const double weight = 1 / static_cast<double>(high - low + 1);
@@ -69,7 +69,7 @@ struct KeyHash {
   }
 };
 
-// Kept, so that nothing is copied to a GPU twice: a step that is captured finds them there.
+// The maps are kept, so that nothing is copied to a GPU twice and a captured step finds them there.
 std::shared_ptr<const LineMap> map_of(const LinePart& part, DeviceKind device) {
   thread_local PlanCache<Key, LineMap, KeyHash> maps(256);
   return maps.find({part, device}, [&] { return make_map(part, device == DeviceKind::dry ? DeviceKind::cpu : device); });

@@ -176,7 +176,7 @@ Tensor reshape(const Tensor& x, const std::vector<std::int64_t>& extents) {
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  // The local shapes of a distributed tensor may agree on one rank and differ on another, which must not be told apart.
+  // A distributed tensor's local shapes may agree on one rank and differ on another: all ranks must do the same.
   return x.shape() == shape && !x.layout() ? x : mpigrad::apply(ops::Reshape{shape, {}}, {x});
 }
 

@@ -86,7 +86,7 @@ void Concatenate::run(Cpu, Inputs in, Outputs out) const {
   for (const auto& x : in) {
     const std::int64_t bytes = x.shape().elements(axis, shape.rank()) * item;
     if (bytes == 0) continue;
-    const std::byte* from = x.raw();  // before threads are there: what was dropped is made again
+    const std::byte* from = x.raw();  // before the threads start: dropped memory is computed again here
     std::byte* to = out[0].raw() + at;
     if (bytes == item) {  // a call of memcpy for each element takes longer than the element
       visit_width(x.dtype(), [&](auto zero) {
@@ -156,7 +156,7 @@ void OneHot::run(Cpu, Inputs in, Outputs out) const {
   });
 }
 
-// A row of the result is a sum of rows of x, as wide as all dimensions behind.
+// A row of the result is a weighted sum of rows of x; a row consists of all later dimensions.
 void MapLines::run(Cpu, Inputs in, Outputs out) const {
   visit_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
