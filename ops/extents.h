@@ -30,6 +30,7 @@ inline std::int64_t window_outputs(std::int64_t n, std::int64_t kernel, std::int
   return room < 0 ? 0 : room / stride + 1;
 }
 
+// Error: an element of kernel, stride or dilation is below 1.
 void require_window(std::string_view op, const Extent3& kernel, const Extent3& stride, const Extent3& dilation);
 
 }  // namespace mpigrad

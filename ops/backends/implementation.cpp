@@ -7,7 +7,7 @@
 namespace mpigrad::cpu {
 namespace {
 
-// What the resolvers of MPIGRAD_CLONES ask, in their order.
+// Follows the resolvers of MPIGRAD_CLONES, in their order.
 std::string_view own_instruction_set() {
 #ifdef MPIGRAD_HAS_CLONES
   __builtin_cpu_init();

@@ -11,9 +11,9 @@ namespace mpigrad::cuda {
 
 // c += a b for a [16, 16], b [16, 8] of 16-bit numbers and c [16, 8] of float32; all lanes of a warp call it. PTX's m16n8k16:
 // lane 4 g + t holds
-//  of a, two neighbouring columns in a register: rows g, g + 8, g, g + 8 of columns 2t, 2t, 2t + 8, 2t + 8;
-//  of b, two neighbouring rows of column g: rows 2t and 2t + 8;
-//  of c, rows g, g, g + 8, g + 8 of columns 2t, 2t + 1, 2t, 2t + 1.
+//   of a, two neighbouring columns in a register: rows g, g + 8, g, g + 8 of columns 2t, 2t, 2t + 8, 2t + 8;
+//   of b, two neighbouring rows of column g: rows 2t and 2t + 8;
+//   of c, rows g, g, g + 8, g + 8 of columns 2t, 2t + 1, 2t, 2t + 1.
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-16816-float
 template <class T>
 __device__ inline void multiply_add(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {

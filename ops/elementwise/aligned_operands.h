@@ -13,7 +13,7 @@ struct AlignedOperands {
   Tensors local;     // this rank's blocks of the replicated operands too; without layouts
   LayoutPtr layout;  // of the result
 };
-// Empty if no operand needs it: none is replicated where others vary, or only constants that broadcast are. Refuses what
+// Empty if no operand needs alignment: none is replicated where others vary, or only constants that broadcast are. Refuses what
 // elementwise_layout() refuses.
 std::optional<AlignedOperands> align_operands(std::string_view op, Inputs in, Elementwise kind);
 

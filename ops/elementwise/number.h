@@ -28,7 +28,7 @@ class Number {
   Tensor like(std::string_view op, const Tensor& x) const;
 
  private:
-  enum class Kind : std::uint8_t { boolean, integer, floating };  // an integer above those of int64 is floating
+  enum class Kind : std::uint8_t { boolean, integer, floating };  // an integer above the range of int64 is floating
   template <class T>
   static constexpr bool is_int64(T value) {
     if constexpr (std::unsigned_integral<T> && sizeof(T) == 8) return value <= static_cast<T>(INT64_MAX);
@@ -39,8 +39,8 @@ class Number {
   Kind kind_;
 };
 
-// What comparisons give: a boolean tensor, which is not a condition of C++. `if (a == b)` does not compile, because it would ask
-// whether there is a tensor; all(a == b) and any(a == b) are tensors with one boolean, and .item() its value.
+// The result of a comparison: a boolean tensor, which is not a condition of C++. `if (a == b)` does not compile, because it would
+// test whether there is a tensor; all(a == b) and any(a == b) are tensors with one boolean, and .item() is its value.
 class Mask : public Tensor {
  public:
   explicit Mask(Tensor x) : Tensor(std::move(x)) {}
@@ -67,8 +67,8 @@ Tensor operator%(Number c, const Tensor& x);
 Tensor operator-(const Tensor& x);
 inline Tensor operator+(const Tensor& x) { return x; }
 
-// The handle on the left becomes that of a new tensor. Other handles of the old one, and what a tape has recorded of it, stay
-// what they were: nothing is written into its memory.
+// The handle on the left becomes the handle of a new tensor. Other handles of the old tensor, and its entries on a tape, are
+// unchanged: nothing is written into its memory.
 template <class T>
 Tensor& operator+=(Tensor& x, const T& y) {
   return x = x + y;

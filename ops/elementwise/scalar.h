@@ -233,8 +233,8 @@ struct LogicalXor {
 
 // ---- tables with one row per function: its struct, the name of the op and of the public function, and its kind on distributed
 // tensors (Elementwise, ops/layout_rules.h). The kernels of all devices, ops and public functions are generated from these rows:
-//  #define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cpu, Inputs, Outputs) const;
-//  MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
+//   #define MPIGRAD_MAKE(F, ...) template void Unary<F>::run(Cpu, Inputs, Outputs) const;
+//   MPIGRAD_UNARY_FUNCTIONS(MPIGRAD_MAKE)
 
 // clang-format off
 // Functions without attributes.

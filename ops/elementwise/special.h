@@ -1,5 +1,6 @@
 #pragma once
-// Special functions of one number, for CPU and CUDA kernels: what the C++ library lacks, or has in a form that threads share.
+// Special functions of one number, for CPU and CUDA kernels: functions that the C++ library lacks, or that are not thread-safe
+// there.
 
 #include <cmath>
 #include <cstdint>

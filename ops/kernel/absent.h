@@ -1,6 +1,6 @@
 #pragma once
-// What a build without the kernel of an op defines in its place. No use is reached in a build without CUDA, where no tensor is on
-// a GPU; in a build with CUDA but without cuDNN it says so.
+// The definition of an op whose kernel is missing in a build. In a build without CUDA it is never called, as no tensor is on a
+// GPU; in a build with CUDA but without cuDNN it reports this as an error.
 
 #define MPIGRAD_ABSENT(Op) \
   void Op::run(Cuda, Inputs, Outputs) const { detail::refuse_cuda(traits().name); }

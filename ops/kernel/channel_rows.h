@@ -1,6 +1,6 @@
 #pragma once
 // Rows of channels on the CPU as functions of shapes and pointers: norms, and biases with activations.
-// They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
+// They use no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
 
 #include <cstdint>
 

@@ -10,6 +10,7 @@ namespace mpigrad {
 
 enum class Reduction : std::uint8_t { none, mean, sum };
 
+// (prediction - target)^2 and |prediction - target|, for operands of equal shape.
 Tensor mse(const Tensor& prediction, const Tensor& target, Reduction reduction = Reduction::mean);
 Tensor mae(const Tensor& prediction, const Tensor& target, Reduction reduction = Reduction::mean);
 

@@ -1,6 +1,6 @@
 #pragma once
 // Kernels of pools as functions of shapes, pointers and a stream. T is float, double, BFloat16 or
-// Float16; 16-bit types are computed with as float32 and rounded once. Sums have a fixed order.
+// Float16; 16-bit types are computed in float32 and rounded once. Sums have a fixed order.
 
 #include <cstdint>
 

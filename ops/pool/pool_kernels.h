@@ -1,6 +1,6 @@
 #pragma once
 // Pools on the CPU as functions of shapes and pointers, of [N, D, H, W, C], row-major.
-// They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
+// They use no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
 //
 // Namespace `reference` has plain loops for float and double, which define the correct results. Functions outside it call a
 // library where that is faster, and must agree with them.

@@ -9,7 +9,8 @@
 
 namespace mpigrad {
 
-// On the current device; with a layout, this rank's block of the tensor whose global shape is `shape`. Uniform in [low, high).
+// A tensor on the current device; with a layout, this rank's block of the tensor whose global shape is `shape`. Uniform in [low,
+// high).
 Tensor random_uniform(const Shape& shape, const Philox& random, double low = 0, double high = 1, DType dtype = DType::float32,
                       LayoutPtr layout = {});
 Tensor random_normal(const Shape& shape, const Philox& random, double mean = 0, double deviation = 1,

@@ -2,7 +2,7 @@
 // Random numbers on a GPU, with the arithmetic of the CPU: words, uniform numbers and masks are equal bit for bit; normal numbers
 // differ by the rounding of cos and log in the two mathematical libraries, a unit in the last place of a double. They know no
 // tensors and no tapes; included inside ops only. T is any floating-point type of the library unless said otherwise; 16-bit types
-// are computed with as float32 and rounded once. All results are the same in every run: sums have a fixed order and nothing is
+// are computed in float32 and rounded once. All results are the same in every run: sums have a fixed order and nothing is
 // added atomically.
 
 #include <cstdint>

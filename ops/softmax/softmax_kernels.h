@@ -1,6 +1,6 @@
 #pragma once
 // Softmax on the CPU as functions of shapes and pointers.
-// They know no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
+// They use no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 #pragma once
 // GPU kernels that read and write elements selected by indices.
-// They know no tensors and no tapes; included inside ops only. T is any floating-point type of the library unless said otherwise;
-// 16-bit types are computed with as float32 and rounded once. All results are the same in every run: sums have a fixed order and
+// They use no tensors and no tapes; included inside ops only. T is any floating-point type of the library unless said otherwise;
+// 16-bit types are computed in float32 and rounded once. All results are the same in every run: sums have a fixed order and
 // nothing is added atomically.
 
 #include <cstdint>

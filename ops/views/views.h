@@ -29,6 +29,7 @@ Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
 // `low` and `high` elements of `value` before and after, in every dimension.
 Tensor pad(const Tensor& x, const Shape& low, const Shape& high, double value = 0);
 Tensor pad(const Tensor& x, std::initializer_list<std::int64_t> low, std::initializer_list<std::int64_t> high, double value = 0);
+// Joins parts along an existing dimension; their types and all other extents are equal.
 Tensor concatenate(const std::vector<Tensor>& parts, int axis);
 // Reverses the order along the listed dimensions.
 Tensor flip(const Tensor& x, const std::vector<int>& axes);

@@ -39,7 +39,7 @@ bool gemm_is_threaded<double>() {
 template <>
 void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda,
           const double* b, std::int64_t ldb, bool accumulate, double* c, std::int64_t ldc) {
-  // Threads are ours (OpenMP); OpenBLAS' own pool would fight with them.
+  // OpenMP's threads call OpenBLAS, whose own pool would compete with them.
   [[maybe_unused]] static const bool once = (openblas_set_num_threads(1), true);
   if (m == 0 || n == 0) return;
   if (k == 0) {

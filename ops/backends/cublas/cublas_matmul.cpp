@@ -1,5 +1,5 @@
-// Products of matrices by cuBLASLt. It stores matrices by columns: what lies in memory as a row-major C = op(A) op(B) is, read by
-// columns, C^T = op(B)^T op(A)^T, so the operands change places and nothing is moved.
+// Matrix products by cuBLASLt, which stores matrices by columns: a row-major C = op(A) op(B) in memory is, read by columns,
+// C^T = op(B)^T op(A)^T. The operands therefore change places, and nothing is moved.
 
 #include <algorithm>
 #include <array>
@@ -65,7 +65,7 @@ struct Layout {
     MPIGRAD_CUBLAS(MatrixLayoutCreate, &of, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
                    std::max<std::int64_t>(rows, 1));
     if (batch == 1) return;
-    require(batch <= INT32_MAX, "[matmul] {} products are more than cuBLASLt does at once", batch);
+    require(batch <= INT32_MAX, "[matmul] a batch of {} products is more than cuBLASLt takes", batch);
     const auto count = static_cast<std::int32_t>(batch);
     MPIGRAD_CUBLAS(MatrixLayoutSetAttribute, of, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
     MPIGRAD_CUBLAS(MatrixLayoutSetAttribute, of, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
@@ -91,7 +91,7 @@ struct Question {
   DType type = DType::float32;
   bool tf32 = false;
   std::int64_t workspace = 0;
-  std::array<std::uint32_t, 4> alignments{};  // of a, b, c and the bias; 0 is none
+  std::array<std::uint32_t, 4> alignments{};  // of a, b, c and the bias; 0 without a bias
   bool operator==(const Question&) const = default;
 };
 struct QuestionHash {
@@ -107,7 +107,7 @@ struct QuestionHash {
   }
 };
 
-// A product as the library sees it.
+// A product as passed to the library.
 struct Product {
   Operation operation;
   Layout first, second, result;
@@ -155,7 +155,7 @@ std::optional<Choice> ask(CublasContext& here, const Question& q, const void* bi
   const Product product(q, bias);
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(q.workspace));
-  // Parts of a sum are not rounded to 16 bits before they are added: "in place" is in the output's type.
+  // Parts of a sum must not be rounded to 16 bits before they are added: the scheme INPLACE adds in the output's type.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE |
                                    (is_half(q.type) ? 0U : static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_INPLACE));
   preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
@@ -185,7 +185,7 @@ void matmul(DType type, const MatmulProblem& p, const void* a, const void* b, vo
   if (p.k == 0) {
     zero(c, p.batch * p.m * p.n * size_of(type));
   } else {
-    const auto stream = cuda::native(compute_stream());  // this first: it makes the thread's GPU the current one
+    const auto stream = cuda::native(compute_stream());  // first, as it selects the thread's GPU
     auto& here = Leased<CublasContext>::of_this_thread();
     const auto settings = gpu_settings();
     const Question q{p,
@@ -213,7 +213,7 @@ void matmul(DType type, const MatmulProblem& p, const void* a, const void* b, vo
                    product.result.of, c, product.result.of, &choice->algorithm, workspace.data(),
                    static_cast<std::size_t>(choice->workspace), stream);
   }
-  // The library's own ReLU is not said to keep NaN, and it has no LeakyReLU.
+  // The library does not guarantee that its ReLU keeps NaN, and it has no LeakyReLU.
   visit_any_floating(type, [&](auto none) {
     using T = decltype(none);
     auto* y = static_cast<T*>(c);

@@ -1,6 +1,6 @@
 #pragma once
 // Kernels that convert operands to the layout in memory that a library needs, and results to that of an op. T is float, double,
-// BFloat16 or Float16; 16-bit types are computed with as float32 and rounded once. Sums have a fixed order.
+// BFloat16 or Float16; 16-bit types are computed in float32 and rounded once. Sums have a fixed order.
 
 #include <cstdint>
 

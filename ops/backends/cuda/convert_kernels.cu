@@ -1,4 +1,4 @@
-// What brings operands into the form that a library wants, and finishes what it leaves.
+// Kernels that convert operands to the layout in memory that a library needs, and complete its results.
 
 #include "framework/cuda/element.cuh"
 #include "framework/cuda/launch.cuh"
@@ -14,7 +14,7 @@ struct BoxPlan {
   unsigned from_packs, to_packs, items;
 };
 
-// Elements are moved as packs of V; zeros have no bits.
+// Elements are moved as packs of V; all bits of a zero are 0.
 template <class P>
 __global__ void box_kernel(BoxPlan b, const P* from, P* to) {
   for_rows(b.rows, b.items, [&](std::int64_t row, unsigned item) {
@@ -39,7 +39,7 @@ void run_box(const Box& box, std::int64_t per_pack, const void* from, void* to, 
 
 constexpr int tile = 32, tile_rows = 8;
 
-// A tile goes through shared memory, so that both sides are touched along their rows; the odd pitch avoids bank conflicts.
+// A tile goes through shared memory, so that both sides are accessed along their rows; the odd pitch avoids bank conflicts.
 template <class T>
 __global__ void transpose_kernel(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t tiles_down,
                                  std::int64_t tiles_across, const T* from, T* to) {
@@ -96,7 +96,8 @@ __global__ void special_bias_kernel(std::int64_t n, T* bias) {
   for (std::int64_t i = first_index(); i < n; i += grid_stride())
     bias[i] = store<T>(static_cast<Compute<T>>(i % 2 == 0 ? NAN : INFINITY));
 }
-// NaN is wanted in the even channels; a sum with +infinity is that or, of another infinity or NaN, NaN.
+// Even channels must be NaN; in odd channels the sum with +infinity is +infinity, or NaN if the convolution gave -infinity or
+// NaN.
 template <class T>
 __global__ void ordinary_kernel(std::int64_t n, std::int64_t channels, const T* y, std::int32_t* found) {
   bool ordinary = false;

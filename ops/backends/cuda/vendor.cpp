@@ -1,4 +1,4 @@
-// Opens the libraries of which the build has the headers.
+// Opens the libraries for which the build has headers.
 
 #include <dlfcn.h>
 
@@ -12,7 +12,7 @@
 #include "ops/backends/cublas/vendor_cublas.h"
 #endif
 
-// Where the build found the libraries; the system's own search comes first.
+// Paths where the build found the libraries; the system's own search comes first.
 #ifndef MPIGRAD_CUDA_LIBRARIES
 #define MPIGRAD_CUDA_LIBRARIES ""
 #endif

@@ -50,8 +50,8 @@ namespace {
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
-// Padding that the library can do by itself: within one reach of the window on either side, nothing cropped. On the right any
-// amount is the same as long as it makes as many outputs; equal padding on both sides has the most kernels.
+// Padding that the library supports: less than one window extent on either side, nothing cropped. On the right any amount that
+// gives the same number of outputs is equivalent; equal padding on both sides has the most kernels.
 bool set_padding(const ConvProblem& p, std::size_t a, ConvCall& c) {
   const std::int64_t reach = window_extent(p, a), least = pad_high(p, a), most = least + p.stride[a] - 1;
   if (p.pad_low[a] < 0 || p.pad_low[a] >= reach || most < 0 || least >= reach) return false;
@@ -83,7 +83,7 @@ ConvForm form_of(const ConvProblem& p, Pass pass, DType type, const Treatment& t
   form.moves_outputs = (first && p.out_channels > 1) || c.out_channels != p.out_channels;
   form.moves_weights = (first && p.in_channels > p.groups) || more_in || c.out_channels != p.out_channels;
   form.image = c.in;
-  // Planes that do not see each other are images of their own.
+  // Independent planes become images of their own.
   const bool planes = c.kernel[0] == 1 && c.stride[0] == 1 && c.in[0] == c.out[0] && c.pad_low[0] == 0 && c.pad_high[0] == 0;
   if (t.flat && planes && (c.in[0] == 1 || !first)) {
     c.batch *= c.in[0];
@@ -100,7 +100,7 @@ std::vector<ConvForm> forms_of(const ConvProblem& p, Pass pass, DType type, bool
     form.call.tf32 = tf32 && type == DType::float32;
     if (std::find(forms.begin(), forms.end(), form) == forms.end()) forms.push_back(form);
   };
-  // Tensor cores are fed 16 bytes at a time. cuDNN fills channels up by itself, but hardly from so few.
+  // Tensor cores load 16 bytes at a time. cuDNN pads channels by itself, but rarely from so few.
   const std::int64_t whole = is_half(type) ? 8 : tf32 && type == DType::float32 ? 4 : 1;
   const bool few = std::min(p.in_channels, p.out_channels) <= whole / 4;
   const std::int64_t multiples[] = {few ? whole : 1, few ? 1 : whole};
@@ -138,7 +138,7 @@ Slab cut(const ConvProblem& p, Range n, Range o, Range i) {
   return slab;
 }
 
-// Elements of the larger tensor, padding written out and channels filled up to a multiple of 8.
+// Elements of the larger tensor, padding included and channels rounded up to a multiple of 8.
 double elements(const ConvProblem& p) {
   const auto channels = [&](std::int64_t n) { return p.groups == 1 ? rounded_up(n, 8) : n; };
   Extent3 in = p.in;
@@ -168,7 +168,7 @@ std::vector<Slab> slabs_of(const ConvProblem& p, Pass pass, std::int64_t limit) 
   const bool by_inputs = pass == Pass::data;
   const std::int64_t depth = by_inputs ? p.in[0] : p.out[0];
   std::int64_t parts = std::min(depth, static_cast<std::int64_t>(sample / most) + 1);
-  while (true) {  // of one sample, until the largest is small enough
+  while (true) {  // cuts one sample until the largest slab is small enough
     slabs.clear();
     double largest = 0;
     for (std::int64_t part = 0; part < parts; ++part) {

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// What of the bias and the activation is inside of the call. The rest is done by a kernel of our own behind it.
+// The part of bias and activation inside the call. A kernel of our own computes the rest after it.
 enum class Fused : std::uint8_t { both, bias, nothing };
 
 // Images and outputs are the large operands; weights are small.
@@ -38,10 +38,10 @@ class Chooser {
 
   Choice choose() {
     std::optional<Choice> choice;
-    // Timing waits, which a captured step may not.
+    // Timing blocks the host, which is not allowed in a captured step.
     if (q_.autotune && !q_.reference) choice = capturing() ? remembered() : remembered_or_timed();
     if (!choice) choice = by_heuristics(0);
-    if (!choice) choice = by_heuristics(4);  // what only an engine can do that compiles its kernel
+    if (!choice) choice = by_heuristics(4);  // for calls supported only by engines that compile their kernel
     if (!choice)
       fail("[{}] cuDNN {} has no engine for {}: {}{}", name_of(q_.call.pass), cudnn().cudnnGetVersion(), to_string(q_.call), why_,
            avoided_);
@@ -61,7 +61,7 @@ class Chooser {
     const auto version = cudnn().cudnnGetVersion();
     auto all = forms_of(p_, q_.call.pass, q_.call.type, q_.call.tf32);
     const bool inside = fused != Fused::nothing;
-    // Kernels of fused graphs work on the operands as they lie, and the bias is as long as the call's channels.
+    // Kernels of fused graphs read operands as they are in memory, and the bias is as long as the call's channels.
     if (inside)
       std::erase_if(
           all, [&](const ConvForm& f) { return f.call.out_channels != p_.out_channels || f.call.order != Order::channels_last; });
@@ -71,7 +71,7 @@ class Chooser {
       if (inside) form.call.bias = true;
       if (fused == Fused::both) form.call.fused = q_.call.fused;
     }
-    if (q_.call.alignment < 16 && !inside) {  // then everything is copied to where it is aligned
+    if (q_.call.alignment < 16 && !inside) {  // copies everything to aligned memory
       auto form = form_of(p_, q_.call.pass, q_.call.type, {.padded = true});
       form.call.tf32 = q_.call.tf32;
       form.moves_image = form.moves_weights = form.moves_outputs = true;
@@ -106,7 +106,7 @@ class Chooser {
         for (auto& plan : plans(form, 1, compiled)) {
           Choice candidate{form, std::move(plan)};
           if (!keeps_specials(candidate)) continue;
-          // Another form may have a faster kernel than one that takes anything.
+          // Another form may have a faster kernel than an engine that takes anything.
           if (candidate.plan.fast && candidate.plan.workspace <= q_.workspace) return candidate;
           if (!slow || (slow->plan.engine == 0 && candidate.plan.engine != 0)) slow = std::move(candidate);
         }
@@ -129,7 +129,7 @@ class Chooser {
     return choice;
   }
 
-  // Forms that copy their large operands are worth it where no other has a fast kernel.
+  // Forms that copy their large operands are tried only if no other has a fast kernel.
   std::optional<Choice> by_time(Clock::time_point start, double& best_time, std::int64_t& timed) {
     std::optional<Choice> best;
     best_time = std::numeric_limits<double>::infinity();
@@ -148,7 +148,7 @@ class Chooser {
               const double time = time_of(candidate, any ? std::numeric_limits<double>::infinity() : best_time);
               ++timed;
               if (any || time < best_time) best_time = time, best = std::move(candidate);
-            } catch (const Error& error) {  // no memory for its workspace, perhaps: one of the others will do
+            } catch (const Error& error) {  // perhaps no memory for its workspace: other plans may work
               why_ = error.what();
             }
           }
@@ -157,7 +157,7 @@ class Chooser {
     return best;
   }
 
-  // Seconds of the fastest of a few runs; of one, where that is more than twice `best`.
+  // Seconds of the fastest of a few runs; of only one run if that is slower than twice `best`.
   double time_of(const Choice& candidate, double best) {
     Timer timer;
     double fastest = std::numeric_limits<double>::infinity();
@@ -172,18 +172,18 @@ class Chooser {
     return fastest;
   }
 
-  // cuDNN's documentation promises only of engines with a note that NaN stays NaN behind an activation. Of the others it is
-  // tried: a bias of NaN and of infinities must come out.
+  // cuDNN guarantees only for engines with a certain note that NaN stays NaN after an activation. Other engines are tested: a
+  // bias of NaN and infinities must appear in the outputs.
   bool keeps_specials(const Choice& candidate) {
     if (candidate.form.call.fused.is_none() || candidate.plan.has(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP)) return true;
     const auto key = fmt::format("{}|special values|{}|{}", machine(), to_string(candidate.form.call), candidate.plan.place);
     if (const auto known = tuning_file().find(key)) return *known == "kept";
     if (capturing()) {
-      why_ = "whether an activation keeps NaN is tried before a step is captured";
+      why_ = "whether an activation keeps NaN must be tested before a step is captured";
       return false;
     }
     if (!has_room(candidate)) return false;
-    // Not caught: the host waits, and may be told what earlier kernels have found wrong.
+    // Exceptions are not caught: the host waits here, and may receive errors of earlier kernels.
     const bool kept = try_specials(candidate);
     if (!kept) why_ = fmt::format("engine {} loses NaN or infinity in its activation", candidate.plan.engine);
     tuning_file().add(key, kept ? "kept" : "lost");
@@ -247,7 +247,7 @@ class Chooser {
   const ConvProblem& p_;
   void* outputs_;
   const Trial& trial_;
-  std::string why_ = "it proposes none", avoided_;
+  std::string why_ = "cuDNN proposes none", avoided_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN, or by kernels of our own: slabs, the forms of a slab's call, the choice among them, and the moves around
-// it.
+// Convolutions by cuDNN, or by kernels of our own: slabs, the forms of a slab's call, the choice among them, and the copies
+// before and after a call.
 
 #include <algorithm>
 #include <cstddef>
@@ -28,8 +28,8 @@ struct CudnnContext {
   cudnnHandle_t handle{};
   ops::PlanCache<Question, Choice, QuestionHash> choices;
 };
-// The stream is the thread's, and contexts pass from thread to thread. Asking for it first makes the thread's GPU the current
-// one.
+// The stream belongs to the thread, but contexts pass from thread to thread. Asking for the stream first selects the thread's
+// GPU.
 CudnnContext& context() {
   const auto stream = native(compute_stream());
   auto& here = Leased<CudnnContext>::of_this_thread();
@@ -58,7 +58,7 @@ void finish(DType type, const ConvProblem& p, const Epilogue& e, void* outputs) 
   });
 }
 
-// An operand in the form of the call, and back: [batch, extent, channels] with a box cut out or padded, then channels first.
+// Operands in the form of the call, and back: [batch, extent, channels] with a box cut out or padded, then channels first.
 class Operands {
  public:
   Operands(const ConvProblem& p, const ConvForm& form, const Pointers& own)
@@ -91,7 +91,7 @@ class Operands {
  private:
   struct Operand {
     Box box;
-    std::int64_t batch = 0;  // of the call: weights may have more than the problem's
+    std::int64_t batch = 0;  // of the call: weights may have a larger one than the problem's
     bool moves = false;
     std::byte* own = nullptr;
     void* at = nullptr;
@@ -133,7 +133,7 @@ void perform(CudnnContext& here, const Choice& choice, const ConvProblem& p, con
   execute(here.handle, choice.plan, at, workspace);
   operands.take_back(call.pass);
   if (call.pass != Pass::forward) return;
-  // What the plan does not do itself.
+  // The part that the plan does not compute.
   const bool adds = wanted.bias && !call.bias, activates = wanted.fused != call.fused;
   if (adds || activates)
     finish(call.type, p, {.bias = adds ? wanted.bias : nullptr, .fused = activates ? wanted.fused : scalar::Fused{}},
@@ -149,7 +149,7 @@ Choice choose_for(CudnnContext& here, const Question& q, const ConvProblem& p, c
   });
 }
 
-// Null where there is no memory for it.
+// Null if there is no memory for it.
 std::optional<Scratch> scratch_of(std::int64_t bytes) {
   try {
     return Scratch(bytes);
@@ -165,12 +165,12 @@ std::int64_t alignment_of(std::initializer_list<const void*> pointers) {
   return static_cast<std::int64_t>(bits & -bits);
 }
 
-// Kernels of our own compute a pass. Each says whether it did: there may be no memory, or operands may lie at odd addresses.
+// Passes by kernels of our own. Each returns whether it computed: memory may be missing, or operands unaligned.
 
 bool run_own_float32(Pass pass, const ConvProblem& p, const Pointers& own) {
   const auto *x = reinterpret_cast<const float*>(own.image), *gy = reinterpret_cast<const float*>(own.outputs);
   const bool tf32 = gpu_settings().tf32;
-  // With four channels and more cuDNN's round to TF32 and are fast.
+  // With four channels and more, cuDNN's TF32 kernels are fast.
   const bool exact = !tf32 || p.in_channels < 4;
   if (alignment_of({own.outputs}) < 16) return false;
   if (pass == Pass::forward) {
@@ -189,7 +189,7 @@ bool run_own_float32(Pass pass, const ConvProblem& p, const Pointers& own) {
   return true;
 }
 
-// An image of few channels is hardly ever asked for its gradient.
+// The data gradient for an image with few channels is rarely needed.
 enum class Own : std::uint8_t { none, few, sixteen, thirty_two };
 Own own_kernels(Pass pass, const ConvProblem& p) {
   if (has_few_channels(p) && pass != Pass::data) return Own::few;
@@ -240,7 +240,7 @@ bool run_own(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
 // One slab. Sums over nothing are zeros.
 void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
   const auto width = size_of(type);
-  // One by one: the product of all is beyond 2^63 for large layers.
+  // Tested one by one: the product of all exceeds 2^63 for large layers.
   const std::int64_t extents[] = {p.batch, volume(p.in), volume(p.out), volume(p.kernel), p.in_channels, p.out_channels};
   const bool sums_nothing = std::find(std::begin(extents), std::end(extents), 0) != std::end(extents);
   if (sums_nothing) {
@@ -258,7 +258,7 @@ void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) 
   if (!settings.reference && run_own(pass, type, p, own)) return;
   auto& here = context();
   Question q{.call = form_of(p, pass, type, {.padded = true, .flat = false}).call,
-             // Parameters lie side by side in one arena: weights at odd addresses are copied rather than read slowly.
+             // Parameters are adjacent in one arena: unaligned weights are copied, as reading them would be slow.
              .copies_weights = alignment_of({own.weights}) < 16,
              .autotune = settings.autotune,
              .reference = settings.reference,
@@ -271,7 +271,7 @@ void run_slab(Pass pass, DType type, const ConvProblem& p, const Pointers& own) 
   const auto find = [&] { return here.choices.find(q, [&] { return choose_for(here, q, p, own); }); };
   auto choice = find();
   auto workspace = scratch_of(choice->plan.workspace);
-  if (!workspace) {  // a kernel that needs less
+  if (!workspace) {  // a kernel that needs less memory
     q.workspace = 0, q.autotune = false;
     choice = find();
     workspace = Scratch(choice->plan.workspace);
@@ -303,7 +303,7 @@ void run(Pass pass, DType type, const ConvProblem& p, const Pointers& own) {
   }
 }
 
-// Operands that a pass only reads are not written through these.
+// Operands that a pass only reads are not written through these pointers.
 std::byte* bytes(const void* pointer) { return static_cast<std::byte*>(const_cast<void*>(pointer)); }
 
 }  // namespace

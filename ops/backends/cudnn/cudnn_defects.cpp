@@ -11,10 +11,10 @@ namespace {
 
 constexpr auto every_version = std::numeric_limits<std::size_t>::max();
 
-// Planes that do not see each other are no convolution in three dimensions.
+// A convolution of independent planes is not three-dimensional.
 bool three_dimensional(const ConvCall& c) { return !c.flat && volume(c.kernel) > 1; }
 
-// With one channel on both sides the two orders are the same.
+// With one channel on both sides the two orders are equal.
 bool is_channels_first(const ConvCall& c) {
   return c.order == Order::channels_first || (c.in_channels == 1 && c.out_channels == 1);
 }
@@ -63,11 +63,11 @@ const Defect* defect_of_engine(std::size_t version, const ConvCall& call, std::i
 }
 
 std::string text_of(const Defect& defect, std::size_t version) {
-  return fmt::format("cuDNN {} computes {} wrongly ({}); {}MPIGRAD_CUDNN_DEFECTS=ignore uses them all the same",
+  return fmt::format("cuDNN {} computes {} wrongly ({}); {}MPIGRAD_CUDNN_DEFECTS=ignore uses them nevertheless",
                      version_text(version), defect.what, defect.source,
                      defect.end == every_version
                          ? std::string()
-                         : fmt::format("of {} and newer nothing is known, and ", version_text(defect.end)));
+                         : fmt::format("no defect is known in {} and newer, and ", version_text(defect.end)));
 }
 
 }  // namespace mpigrad::cuda

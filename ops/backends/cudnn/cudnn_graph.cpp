@@ -39,7 +39,7 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
 
 Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
                             const void* values) {
-  // Executions come here too: the text is made when it is needed.
+  // Executions use this, too: the text is only made when needed.
   const auto status = cudnn().cudnnBackendSetAttribute(descriptor_, name, type, count, values);
   if (status != CUDNN_STATUS_SUCCESS) check_cudnn(status, fmt::format("cudnnBackendSetAttribute({})", int{name}));
   return *this;
@@ -80,7 +80,7 @@ cudnnDataType_t native(DType type) {
   fail("[conv] cuDNN convolves floating-point numbers, not {}", name_of(type));
 }
 
-// Sums are float32, of doubles double.
+// Sums are double for double, else float32.
 cudnnDataType_t compute_type(DType type) { return type == DType::float64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT; }
 
 using Numbers = std::vector<std::int64_t>;
@@ -88,7 +88,7 @@ using Numbers = std::vector<std::int64_t>;
 // The spatial dimensions of a call.
 Numbers spatial(const ConvCall& call, const Extent3& e) { return call.flat ? Numbers{e[1], e[2]} : Numbers{e[0], e[1], e[2]}; }
 
-// cuDNN names dimensions in the order N, C, D, H, W; where they lie is in the strides.
+// cuDNN names dimensions in the order N, C, D, H, W; the strides define their order in memory.
 struct Geometry {
   Numbers dimensions, strides;
 };
@@ -168,8 +168,8 @@ Descriptor pointwise(const ConvCall& call, cudnnPointwiseMode_t mode) {
   p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
   p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
   if (mode == CUDNN_POINTWISE_RELU_FWD) {
-    const auto nan = CUDNN_PROPAGATE_NAN;               // a diverged network must show
-    const double lower = 0, below = call.fused.factor;  // no upper clip: infinity would be clamped to what is finite
+    const auto nan = CUDNN_PROPAGATE_NAN;               // a diverged network must be visible
+    const double lower = 0, below = call.fused.factor;  // no upper bound: infinity would be clamped to a finite value
     p.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
     p.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, CUDNN_TYPE_DOUBLE, 1, &lower);
     p.set(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &below);
@@ -195,7 +195,7 @@ Graph graph_of(const ConvCall& call, const Target& target) {
     g.parts.push_back(std::move(d));
     return g.parts.size() - 1;
   };
-  // What flows from one operation to the next exists nowhere and is not rounded.
+  // Intermediate values between operations are virtual: they are not stored and not rounded.
   std::int64_t next_virtual = 100;
   const auto result = [&](bool last) {
     return keep(last ? tensor(call, id(Operand::outputs), type, outputs) : tensor(call, next_virtual++, sums, outputs, true));

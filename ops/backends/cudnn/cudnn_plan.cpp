@@ -38,7 +38,7 @@ bool precise_enough(const ConvCall& call, std::span<const cudnnBackendNumericalN
 
 namespace {
 
-// Engine configurations in the order of the heuristic; empty where it has none for this graph.
+// Engine configurations in the order of the heuristic; empty if it has none for this graph.
 std::vector<Descriptor> configurations(const Graph& graph, const Target& target, cudnnBackendHeurMode_t mode, std::string& why) {
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, *graph.graph);
@@ -83,7 +83,7 @@ std::vector<Note> notes_of(const Descriptor& engine, cudnnBackendAttributeName_t
 }
 
 EngineFacts facts_of(const Descriptor& configuration) {
-  // A finished configuration copies its engine into a descriptor that is there already.
+  // A finished configuration copies its engine into an existing descriptor.
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   auto handle = engine.handle();
   configuration.get(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
@@ -96,7 +96,7 @@ EngineFacts facts_of(const Descriptor& configuration) {
   return facts;
 }
 
-// Where a plan comes in the order of plans_of.
+// Sort key of a plan in plans_of().
 int rank_of(const CudnnPlan& plan, std::int64_t workspace) { return (plan.workspace <= workspace ? 0 : 2) + (plan.fast ? 0 : 1); }
 
 }  // namespace
@@ -105,13 +105,13 @@ std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, cons
   Graph graph;
   try {
     graph = graph_of(call, target);
-  } catch (const NotSupported& refusal) {  // of a tensor, or of operations one behind another
+  } catch (const NotSupported& refusal) {  // cuDNN does not support a tensor, or this sequence of operations
     why = refusal.what();
     return {};
   }
   std::vector<CudnnPlan> plans;
   std::size_t imprecise = 0, compiled = 0, good = 0;
-  std::int64_t place = -1;  // both modes have places of their own, one behind the other
+  std::int64_t place = -1;  // counted over both modes, one after the other
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const auto& configuration : configurations(graph, target, mode, why)) {
       ++place;
@@ -128,7 +128,7 @@ std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, cons
         continue;
       }
       if (facts.compiled && compiled >= search.compiled) {
-        why = fmt::format("engine {} compiles its kernel first", facts.number);
+        why = fmt::format("engine {} would have to compile its kernel", facts.number);
         continue;
       }
       compiled += facts.compiled;
@@ -151,12 +151,12 @@ std::vector<CudnnPlan> plans_of(const ConvCall& call, const Target& target, cons
       good += rank_of(plan, search.workspace) == 0;
       plans.push_back(std::move(plan));
     }
-    if (!plans.empty()) break;  // the fallback is for graphs that the first knows nothing of
+    if (!plans.empty()) break;  // the fallback mode is for graphs that the first mode does not support
   }
   std::stable_sort(plans.begin(), plans.end(),
                    [&](const auto& a, const auto& b) { return rank_of(a, search.workspace) < rank_of(b, search.workspace); });
   if (plans.size() > search.most) plans.resize(search.most);
-  if (plans.empty() && imprecise > 0) why = fmt::format("{} engines would round more than asked for; {}", imprecise, why);
+  if (plans.empty() && imprecise > 0) why = fmt::format("{} engines would round more than allowed; {}", imprecise, why);
   return plans;
 }
 

@@ -22,19 +22,18 @@
 namespace mpigrad::cuda {
 namespace {
 
-// The end of a line that was written as a whole.
+// Marks the end of a line that was written completely.
 constexpr std::string_view mark = "\tok";
 
 void warn(const std::string& what) {
-  warn_once(
-      "tuning file",
-      fmt::format("warning: {}: what is measured of GPU kernels is not kept; MPIGRAD_TUNING_FILE names another file", what));
+  warn_once("tuning file",
+            fmt::format("warning: {}: measurements of GPU kernels are not kept; MPIGRAD_TUNING_FILE names another file", what));
 }
 
 constexpr const char* who = "tuning";
 
-// Opens the file for reading if it may be believed: this user or root owns it and its folder. Empty: there is none. Error: others
-// may change it.
+// Opens the file for reading if it can be trusted: this user or root owns it and its folder. Empty if there is no file. Error:
+// other users may change it.
 Descriptor open_to_read(const std::filesystem::path& path) {
   std::error_code none;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, none))) return {};
@@ -44,8 +43,8 @@ Descriptor open_to_read(const std::filesystem::path& path) {
   return open_trusted_file(path, who);
 }
 
-// Opens the file of this user for reading and writing, in a folder of this user's or a shared one with a sticky bit, such as
-// /tmp. Makes both where they are not there.
+// Opens the file of this user for reading and writing, in a folder of this user or in a shared one with a sticky bit, such as
+// /tmp. Creates both if they do not exist.
 Descriptor open_to_add(const std::filesystem::path& path) {
   const auto folder = path.parent_path();
   struct stat about {};
@@ -55,7 +54,7 @@ Descriptor open_to_add(const std::filesystem::path& path) {
   return make_own_file(path, who, O_RDWR | O_APPEND);
 }
 
-// In a folder that this program makes for itself, in the user's folder of caches.
+// In a folder that this program creates, in the user's cache folder.
 std::string path_in_cache() {
   const char *caches = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   if (caches && *caches) return std::string(caches) + "/mpigrad/tuning.txt";
@@ -108,11 +107,11 @@ void TuningFile::add(const std::string& key, const std::string& answer) {
   try {
     close_cache();
     const auto file = open_to_add(std::filesystem::absolute(path_));
-    // A thousand ranks that measured the same thing write it once. Where there are no locks they write it more often.
+    // If a thousand ranks measured the same problem, it is written once; on file systems without locks, several times.
     static_cast<void>(flock(file.get(), LOCK_EX));
     read(file.get());
     if (!known_.emplace(key, answer).second) return;
-    // A line of its own also behind one that was cut off.
+    // Starts a new line, also after a line that was cut off.
     const auto line = fmt::format("\n{}\t{}{}\n", key, answer, mark);
     require(write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()), "[tuning] {} cannot be written: {}",
             path_, std::strerror(errno));

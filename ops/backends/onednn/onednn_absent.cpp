@@ -1,4 +1,4 @@
-// Without oneDNN: float runs on the kernels that double runs on.
+// Without oneDNN: float uses the same kernels as double.
 
 #include "ops/backends/blas/blas.h"
 #include "ops/backends/implementation.h"

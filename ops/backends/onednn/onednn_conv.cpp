@@ -1,5 +1,5 @@
-// Convolutions of float and bfloat16 by oneDNN. Float goes to Winograd's filtering where that is faster, and to gathered products
-// where oneDNN has no optimised kernel or a defect; bfloat16 then returns to the caller, which computes in float32.
+// Convolutions of float and bfloat16 by oneDNN. Float uses Winograd's filtering where that is faster, and gathered products where
+// oneDNN has no optimised kernel or a defect; in that case bfloat16 returns to the caller, which computes in float32.
 
 #include <omp.h>
 
@@ -39,8 +39,8 @@ struct Plan {
   onednn::Desc x, own_weights, plain_weights, y, bias, scratchpad, reorder_scratchpad;
 };
 
-// The gathered products take what oneDNN would refuse or is not trusted with: nothing to sum or to write, cropping on the left,
-// windows wholly in padding.
+// Gathered products compute problems that oneDNN would refuse or is not trusted with: nothing to sum or to write, cropping on the
+// left, windows wholly in padding.
 bool ordinary(const ConvProblem& p) {
   const auto sizes = {p.batch, volume(p.in), volume(p.out), volume(p.kernel), p.in_channels, p.out_channels};
   if (std::ranges::count(sizes, 0) > 0) return false;
@@ -51,8 +51,8 @@ bool ordinary(const ConvProblem& p) {
   return true;
 }
 
-// With few outputs the reorders of the weights cost more than the products, and the gathered ones read (write) the weights once,
-// as they lie: measured on CosmoFlow's last layers, three times faster forward and back for 2^3 outputs.
+// With few outputs, reordering the weights costs more than the products, and gathered products read (write) the weights once, in
+// memory order: three times faster forward and backward for 2^3 outputs, measured on CosmoFlow's last layers.
 bool few_outputs(Pass pass, const ConvProblem& p) {
   const std::int64_t most = pass == Pass::forward ? 16 : pass == Pass::data ? 64 : 128;
   return p.batch * volume(p.out) <= most;
@@ -145,7 +145,7 @@ void run_reorder(const char* op, const Plan& plan, const dnnl::memory& from, con
   onednn::execute(op, plan.reorder, plan.reorder_scratchpad, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
-// The weights in the primitive's own layout, in this thread's buffer if they have to move.
+// The weights in the primitive's own layout; in this thread's buffer if they have to be reordered.
 dnnl::memory to_own_weights(const char* op, const Plan& plan, const void* w) {
   const dnnl::memory plain = onednn::wrap(plan.plain_weights, w);
   if (!plan.reorder) return plain;
@@ -171,7 +171,7 @@ std::string onednn_instruction_set() {
     case dnnl::cpu_isa::avx512_core_vnni: return "AVX-512 with VNNI";
     case dnnl::cpu_isa::avx512_core_bf16: return "AVX-512 with bfloat16";
     case dnnl::cpu_isa::avx512_core_amx: return "AVX-512 with AMX";
-    // Newer versions know more, and a processor below SSE4.1 has a name in some only.
+    // Newer versions know more instruction sets, and a processor below SSE4.1 has a name only in some versions.
     default: return fmt::format("instructions {:#x}", static_cast<unsigned>(set));
   }
 #pragma GCC diagnostic pop
@@ -198,7 +198,7 @@ void relu(std::int64_t n, BFloat16* y) {
     if (float(y[i]) < 0) y[i] = BFloat16(0.0F);
 }
 
-// These return false, and have written nothing, where oneDNN has no optimised kernel or is not trusted.
+// These return false without writing anything if oneDNN has no optimised kernel or is not trusted.
 template <class T>
 bool forward(const ConvProblem& p, const T* x, const T* w, T* y, const Epilogue& e) {
   // oneDNN's ReLU turns NaN into 0, which would hide a diverged network: ReLU is applied by our own loop.
@@ -234,23 +234,23 @@ void weight(const Plan& plan, const void* x, const void* gy, float* gw) {
   if (plan.reorder) run_reorder("conv_weight", plan, own, plain);
 }
 
-// oneDNN adds up over cells in float32, one row of them after the other: over millions of cells, many of which are alike (the
-// surroundings of a brain), rounding errors of a gradient in which large terms cancel become thousandths of it: 3e-3 in a first
-// layer at 150^3, where parts of so many cells, which are added up in double, leave 6e-5.
+// oneDNN adds up over cells in float32, one row after the other. Over millions of cells, many of them alike (the surroundings of
+// a brain), and with large terms that cancel, rounding errors reach thousandths of the gradient: 3e-3 in a first layer at 150^3.
+// With parts of this many cells, added up in double, they are 6e-5.
 constexpr std::int64_t cells_at_once = 1 << 16;
-// Small samples differ more than cells of one volume do, and smaller parts of a batch would cost a contrastive step 3 %.
+// Small samples differ more than cells of one volume, and smaller parts of a batch would cost 3 % of a contrastive step.
 constexpr std::int64_t cells_of_samples = 1 << 17;
-// Fewer planes would mostly read those around them again.
+// With fewer planes most reads would be of the planes around them, again.
 constexpr std::int64_t least_planes = 4;
 
-// Some samples, or some planes of outputs of one, and where they begin in x and gy.
+// Some samples, or some planes of outputs of one sample, and their offsets in x and gy.
 struct Part {
   ConvProblem p;
   std::int64_t x = 0, y = 0;
-  std::shared_ptr<const Plan> plan;  // null: by winograd.h
+  std::shared_ptr<const Plan> plan;  // null: computed by winograd.h
 };
 
-// The axis whose planes can be told apart by their offsets: those before it have one element.
+// The outermost axis that is not flat: its planes are contiguous, because the axes before it have one element.
 std::size_t outer_axis(const ConvProblem& p) {
   std::size_t a = 0;
   while (a < 2 && p.in[a] == 1 && p.out[a] == 1 && p.kernel[a] == 1) ++a;
@@ -279,14 +279,14 @@ std::vector<Part> parts_of(const ConvProblem& p, onednn::Type type) {
       add(part, n * x_sample, n * y_sample);
       continue;
     }
-    // Equal parts: a small last one would have fewer inputs than windows that are trusted in bfloat16.
+    // Equal parts: a small last part could have fewer inputs than bfloat16 windows need to be trusted.
     const auto count = ceil_div(p.out[a], planes);
     for (std::int64_t i = 0; i < count; ++i) {
       const auto first = i * p.out[a] / count, last = (i + 1) * p.out[a] / count;
       const auto begin = first * p.stride[a] - p.pad_low[a];
       const auto end = (last - 1) * p.stride[a] - p.pad_low[a] + (p.kernel[a] - 1) * p.dilation[a] + 1;
       const auto from = std::max<std::int64_t>(0, begin), to = std::min(p.in[a], end);
-      if (from >= to) continue;  // padding alone
+      if (from >= to) continue;  // only padding
       part.in[a] = to - from, part.out[a] = last - first, part.pad_low[a] = from - begin;
       add(part, n * x_sample + from * (x_sample / p.in[a]), n * y_sample + first * (y_sample / p.out[a]));
     }
@@ -294,7 +294,7 @@ std::vector<Part> parts_of(const ConvProblem& p, onednn::Type type) {
   return parts;
 }
 
-// Calls f for each part and adds up in double what it writes to gw.
+// Calls f for each part and adds up in double the gw that it writes.
 template <class F>
 void add_up(const std::vector<Part>& parts, std::int64_t count, float* gw, const F& f) {
   if (parts.size() == 1) return f(parts[0]);

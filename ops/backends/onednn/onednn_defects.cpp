@@ -13,8 +13,8 @@ bool ignored() {
   return setting != nullptr && std::string_view(setting) == "ignore";
 }
 
-// True if no window, or hardly one, lies between those that begin in the padding in front and those that end in the padding
-// behind. oneDNN's AVX-512 kernels for weight gradients then miscount the planes of windows along the depth: the sums are wrong,
+// True if no window, or hardly one, lies between those that begin in the padding in front and those that end in the padding at
+// the end. oneDNN's AVX-512 kernels for weight gradients then miscount the planes of windows along the depth: the sums are wrong,
 // and they write past the end of their buffer. Kernel 7, stride 2, padding 3 on 7 planes is an example.
 bool edges_meet(const ConvProblem& p, std::size_t a) {
   const std::int64_t front = ceil_div(p.pad_low[a], p.stride[a]);
@@ -27,7 +27,7 @@ bool edges_meet(const ConvProblem& p, std::size_t a) {
 bool has_defect(Pass pass, const ConvProblem& p) { return pass == Pass::weight && edges_meet(p, 0) && !ignored(); }
 
 bool has_defect(const PoolProblem& p) {
-  // A whole window more would fit into the width: kernels for AVX2 and SSE4.1 give wrong sums and write past the end of the
+  // The width has room for one more whole window: kernels for AVX2 and SSE4.1 give wrong sums and write past the end of the
   // result.
   return pad_high(p, 2) <= -p.stride[2] && !ignored();
 }

@@ -19,7 +19,7 @@ bool has_defect(const PoolProblem& p);
 //   more than one tap, and one group;
 //   along each axis an odd kernel, no dilation, stride <= (kernel + 1) / 2, and every input in a window;
 //   along each axis kernel <= input (kernel < input where both sides are padded), and windows between those that begin in the
-//   padding in front and those that end in the padding behind;
+//   padding in front and those that end in the padding at the end;
 //   for weight gradients, version < 207 (2.7): 3.0 to 3.13 were wrong, 2.7 was not tried.
 bool right_in_bfloat16(int version, Pass pass, const ConvProblem& p);
 

@@ -1,4 +1,4 @@
-// Average pooling of float by oneDNN; what it has no optimised kernel for goes to the separated sums.
+// Average pooling of float by oneDNN; the separated sums compute problems for which it has no optimised kernel.
 
 #include <omp.h>
 
@@ -55,7 +55,7 @@ std::shared_ptr<const PoolPlan> find_plan(const PoolProblem& p) {
   return cache.find(key, [&] { return make_plan(p); });
 }
 
-// oneDNN takes a vector for each pixel. With few channels and stride 1 along the width, whole rows are up to ten times as fast.
+// oneDNN uses one vector per pixel. With few channels and stride 1 along the width, whole rows are up to ten times as fast.
 bool better_separated(const PoolProblem& p) { return p.stride[2] == 1 && p.channels < 16; }
 
 }  // namespace

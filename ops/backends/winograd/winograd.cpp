@@ -1,8 +1,8 @@
-// Along one axis two outputs y of three taps w are y = A^T((G w) * (B^T x)), x the four inputs around them; in three dimensions
-// (or two) each of A, B and G is applied along each axis. For 2 x 2 x 2 outputs that is a product of each of 64 positions (16),
-// and with channels a product of matrices for each: tiles x channels by channels x channels. A block of tiles is transformed,
-// multiplied and transformed back while it is in the caches. The gradient of the data is the same with taps turned around; that
-// of the weights, G^T((A gy) * (B^T x)), is the transpose, its products added up over tiles.
+// Along one axis, two outputs y of three taps w are y = A^T((G w) * (B^T x)), with x the four inputs around them; in three
+// dimensions (or two) A, B and G are applied along each axis. For 2 x 2 x 2 outputs this is one product for each of 64 positions
+// (16), and with channels one matrix product for each: tiles x channels times channels x channels. A block of tiles is
+// transformed, multiplied and transformed back while it is in the caches. The data gradient is the same with reversed taps; the
+// weight gradient, G^T((A gy) * (B^T x)), is the transpose, with products added up over tiles.
 
 #include "ops/backends/winograd/winograd.h"
 
@@ -18,33 +18,33 @@
 namespace mpigrad::cpu::winograd {
 namespace {
 
-constexpr std::int64_t block_floats = 3 << 16;  // of transformed tiles that a thread has at a time, at most about: 768 KiB
+constexpr std::int64_t block_floats = 3 << 16;              // approximate upper limit of a thread's transformed tiles: 768 KiB
 constexpr std::int64_t most_rows = 3072, least_tiles = 12;  // most_rows: of all positions, 48 tiles in three dimensions
-constexpr std::int64_t weight_floats = 2 << 20;  // of transformed weights that are there at a time, at most about: 8 MiB
-constexpr std::int64_t most_outputs = 128, least_outputs = 64;     // channels that they lead to
-constexpr std::int64_t gradient_rows = 64, gradient_columns = 64;  // channels of a block of weights' gradients
+constexpr std::int64_t weight_floats = 2 << 20;             // approximate upper limit of transformed weights in memory: 8 MiB
+constexpr std::int64_t most_outputs = 128, least_outputs = 64;     // output channels of a block
+constexpr std::int64_t gradient_rows = 64, gradient_columns = 64;  // channels of a block of weight gradients
 
-// Measured against oneDNN, cold caches: with fewer tiles the transform of the weights costs more than the products save, and
-// where tiles reach far beyond the outputs too few products are saved. (64 tiles take 0.8 to 1.04 of its time with AVX-512 and up
-// to 1.25 with AVX2, 125 take 0.6 to 0.7; gradients of weights 0.66 to 1.02 of 64; flat ones 0.9 to 1.2 of 64 to 100 and 0.7 to
-// 0.8 of 256; planes of 7 x 7 take 0.9, of 3 x 3 1.6.)
+// Measured against oneDNN with cold caches: with fewer tiles the transform of the weights costs more than the products save, and
+// if tiles extend far beyond the outputs too few products are saved. (Relative to oneDNN's time, 64 tiles take 0.8 to 1.04 with
+// AVX-512 and up to 1.25 with AVX2, 125 take 0.6 to 0.7; weight gradients of 64 tiles 0.66 to 1.02; flat tiles 0.9 to 1.2 for 64
+// to 100 and 0.7 to 0.8 for 256; planes of 7 x 7 take 0.9, of 3 x 3 1.6.)
 constexpr std::int64_t least_worth = 96, least_worth_flat = 192, least_worth_weight = 48;
-constexpr double most_products = 0.6;  // of a direct convolution's
+constexpr double most_products = 0.6;  // relative to a direct convolution
 
-// Positions that lay a power of two apart would share few sets of the first cache.
+// With a distance of a power of two, positions would share few sets of the first cache.
 constexpr std::int64_t padded(std::int64_t elements) { return elements + lanes; }
 
 float* memory(ThreadBuffer& buffer, std::int64_t elements) {
   return static_cast<float*>(buffer.reserve(static_cast<std::size_t>(elements) * sizeof(float)));
 }
 
-// Of each thread that computes.
+// One buffer per computing thread.
 ThreadBuffer& thread_memory() {
   thread_local ThreadBuffer buffer;
   return buffer;
 }
 
-// The tiles of a problem, numbered along the width first. Planes that have nothing to do with each other are as samples.
+// The tiles of a problem, numbered along the width first. Independent planes count as samples.
 struct Tiles {
   explicit Tiles(const ConvProblem& given) : p(given), flat(given.kernel[0] == 1) {
     if (flat) p.batch *= p.in[0], p.in[0] = p.out[0] = 1;
@@ -54,7 +54,7 @@ struct Tiles {
   std::int64_t positions() const { return flat ? 16 : 64; }
   std::int64_t taps() const { return volume(p.kernel); }
   const Transforms& transforms() const { return flat ? kernels().flat : kernels().volume; }
-  // The cells around tile i that it reads of x, or the ones that it writes of y; `at` is the offset of its first.
+  // The cells around tile i that it reads from x, or that it writes to y; `at` is the offset of the first cell.
   Cells inputs(std::int64_t i, std::int64_t& at) const { return cells(i, p.in, p.in_channels, p.pad_low, at); }
   Cells outputs(std::int64_t i, std::int64_t& at) const { return cells(i, p.out, p.out_channels, {0, 0, 0}, at); }
 
@@ -77,12 +77,11 @@ struct Tiles {
   }
 };
 
-// Taps of `lanes` x `lanes` channels as the transforms take them, [taps, lanes, lanes], the last of them the channels that are
-// next to each other in a product's right matrix.
+// Taps of `lanes` x `lanes` channels in the order of the transforms, [taps, lanes, lanes]; the last dimension has the channels
+// that are adjacent in the right matrix of a product.
 using Taps = std::array<float, std::size_t{27} * lanes * lanes>;
 
-// Out of w [K, taps, C], of channels c and k on. For the gradient of the data K and C change sides and the taps are turned
-// around.
+// Reads from w [K, taps, C], starting at channels c and k. For the data gradient K and C are exchanged and the taps reversed.
 void gather(const ConvProblem& p, bool data, const float* w, std::int64_t in, std::int64_t out, Taps& to) {
   const auto at = [](std::int64_t t, std::int64_t i, std::int64_t o) {
     return static_cast<std::size_t>((t * lanes + i) * lanes + o);
@@ -95,7 +94,7 @@ void gather(const ConvProblem& p, bool data, const float* w, std::int64_t in, st
     }
 }
 
-// The problem whose forward pass is computed: p itself, or that of its data's gradient.
+// The problem whose forward pass gives the data gradient of p.
 ConvProblem turned(const ConvProblem& p) {
   ConvProblem result = p;
   std::swap(result.in, result.out);
@@ -191,7 +190,7 @@ void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* g
   const std::int64_t row_blocks = ceil_div(p.in_channels, rows), pairs = row_blocks * ceil_div(p.out_channels, columns);
   const std::int64_t block =
       std::clamp<std::int64_t>(block_floats / positions / (rows + columns), least_tiles, most_rows / positions);
-  // Where there are fewer blocks of weights than threads, each is shared by several of them, tiles apart.
+  // With fewer blocks of weights than threads, several threads share each block and process different tiles.
   const std::int64_t shares = std::min(pairs >= threads ? 1 : ceil_div(threads, pairs), ceil_div(tiles.all, block));
   const std::int64_t size = positions * rows * columns;
   thread_local ThreadBuffer shared;

@@ -2,8 +2,8 @@
 
 #include "framework/base/target_clones.h"
 
-// What follows is compiled for several instruction sets; a function with a target attribute is chosen when first used. (The
-// clones of target_clones.h have no fused multiply-add with AVX2, and registers for tiles of one size only.)
+// The code below is compiled for several instruction sets; a function with a target attribute is chosen at its first use. (The
+// clones of target_clones.h have no fused multiply-add with AVX2, and register tiles of one size only.)
 #if defined(__x86_64__) && defined(__GNUC__)
 #define MPIGRAD_X86_TARGETS
 #endif
@@ -11,7 +11,7 @@
 namespace mpigrad::cpu::winograd {
 namespace {
 
-// Lambdas, too, have to vanish into what is compiled for an instruction set.
+// Lambdas, too, must be inlined into functions compiled for an instruction set.
 #define MPIGRAD_INLINE __attribute__((always_inline))
 
 typedef float Four __attribute__((vector_size(16)));
@@ -21,7 +21,7 @@ typedef float Sixteen __attribute__((vector_size(64)));
 template <class V>
 constexpr std::int64_t width = sizeof(V) / sizeof(float);
 
-// Floats may lie anywhere.
+// Floats may be unaligned.
 template <class V>
 MPIGRAD_BODY void load(const float* p, V& to) {
   __builtin_memcpy(&to, p, sizeof(V));
@@ -31,7 +31,7 @@ MPIGRAD_BODY void store(const V& value, float* p) {
   __builtin_memcpy(p, &value, sizeof(V));
 }
 
-// One axis of each transform, of `from` elements to `to`, `step` vectors apart in both.
+// One axis of each transform, from `from` to `to` elements, `step` vectors apart in both.
 struct InputAxis {
   static constexpr int from = 4, to = 4;
   template <class V>
@@ -79,8 +79,8 @@ struct WeightGradientAxis {
   }
 };
 
-// The transform along the last `dims` axes of what x(d, h, w, to) loads; y(d, h, w, value) stores it. Two axes pass through
-// registers, plane by plane.
+// The transform along the last `dims` axes; x(d, h, w, to) loads an element and y(d, h, w, value) stores one. Two axes pass
+// through registers, plane by plane.
 template <class Axis, int dims, class V, class Load, class Store>
 MPIGRAD_BODY void transform(const Load& x, const Store& y) {
   constexpr int n = Axis::from, m = Axis::to, depth = dims == 3 ? n : 1;
@@ -164,7 +164,7 @@ MPIGRAD_BODY void to_cells(const Cells& cells, std::int64_t channels, const floa
   }
 }
 
-// Taps to positions, and back: both lie densely, `between` and `stride` apart.
+// Transforms taps to positions and back: elements are `between` and `stride` apart.
 template <class Axis, int dims, class V>
 MPIGRAD_BODY void dense(std::int64_t channels, const float* from, std::int64_t between, float* to, std::int64_t stride) {
   constexpr int n = Axis::from, m = Axis::to;
@@ -209,7 +209,7 @@ MPIGRAD_BODY void rows_of(std::int64_t m, std::int64_t k, const float* a, std::i
   for (; i < m; ++i) tile<V, 1, columns>(k, a + i * row, row, column, b, ldb, accumulate, c + i * ldc, ldc);
 }
 
-// `most` rows by `columns` vectors fill the registers; `lanes` are one or more vectors.
+// `most` rows by `columns` vectors fill the registers; `lanes` floats are one or more vectors.
 template <class V, int most, int columns>
 MPIGRAD_BODY void product(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t row, std::int64_t column,
                           const float* b, std::int64_t ldb, bool accumulate, float* c, std::int64_t ldc) {
