@@ -1,5 +1,5 @@
 #pragma once
-// Everything that a program needs of comm/: differentiable communication, and functions of distributed tensors.
+// Everything that a program needs from comm/: differentiable communication and functions of distributed tensors.
 
 #include "comm/check/adjoint_check.h"
 #include "comm/check/taylor_test.h"

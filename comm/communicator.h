@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_COMM_COMMUNICATOR_H
 #define MPIGRAD_COMM_COMMUNICATOR_H
-// A group of ranks that communicate: a handle of one rank's end. Making one is collective over its ranks.
+// A group of ranks that communicate: one rank's handle of it. Making a communicator is collective over its ranks.
 
 #include <memory>
 #include <span>
@@ -26,35 +26,35 @@ class Communicator {
   int size() const { return transport().size(); }
   Transport& transport() const { return *shared_transport(); }
   const std::shared_ptr<Transport>& shared_transport() const { return state().transports.main.host; }
-  // Private duplicates: for messages and collectives of adjoints, and boxes; for reductions of parameters that are under way
-  // while other calls go on. The second is made, collectively, at its first use.
+  // Private duplicates of the communicator. side(): messages and collectives of adjoints, and exchanges of boxes. reductions():
+  // reductions of parameters that run while other calls continue; made, collectively, at its first use.
   Transport& side() const { return *state().transports.side.host; }
   Transport& reductions() const { return reductions(DeviceKind::cpu); }
-  // The same for buffers on a device: those above for host memory and the dry device; for a GPU,
-  // comm/transport/device/device_transport.h. The latter are made at their first use, which needs nobody else until a collective
-  // call or a round.
+  // The same for buffers on a device. Host memory and the dry device use the transports above; a GPU uses those of
+  // comm/transport/device/device_transport.h, which are made at their first use. Making them needs no other rank until the first
+  // collective call or round.
   Transport& transport(DeviceKind device) const { return state().transports.main.on(device); }
   Transport& side(DeviceKind device) const { return state().transports.side.on(device); }
   Transport& reductions(DeviceKind device) const { return state().transports.reductions().on(device); }
-  // Identity, for memoisation.
+  // Identity of the communicator, for memoisation.
   const void* key() const { return state_.get(); }
-  // From 1 in the order in which this process made communicators: ranks that make theirs in the same order agree on what is
-  // first.
+  // Number of the communicator, counted from 1 in the order in which this process made communicators. Ranks that make theirs in
+  // the same order have the same numbers.
   std::uint64_t number() const { return state().number; }
 
-  // The same ranks and messages, but other sums.
+  // The same ranks and messages, with another mode of sums.
   Communicator with(const SummationMode& mode) const;
-  // These keep the mode of sums.
+  // New communicators with the same mode of sums.
   Communicator split(int color, int key) const { return Communicator(transport().split(color, key)); }
   Communicator duplicate() const { return Communicator(transport().duplicate()); }
   Communicator subgroup(std::span<const int> ranks) const { return Communicator(transport().subgroup(ranks)); }
 
-  // What point-to-point and non-blocking calls keep (comm/messages/messages.h, comm/messages/transfer.h).
+  // State of point-to-point and non-blocking calls (comm/messages/messages.h, comm/messages/transfer.h).
   detail::Messages& messages() const { return *state().messages; }
   const std::shared_ptr<detail::Messages>& shared_messages() const { return state().messages; }
   const std::shared_ptr<detail::OpenCollectives>& open_collectives() const { return state().open_collectives; }
 
-  // Whether data of x really move here: tensors of the dry device move (and are counted) on the dry transport alone, so that a
+  // True if data of x really move here: tensors of the dry device move (and are counted) only on the dry transport, so that a
   // network can be laid out before training starts.
   bool moves(const Tensor& x) const;
 

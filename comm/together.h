@@ -1,5 +1,5 @@
 #pragma once
-// Errors that end all ranks alike, with one message.
+// Errors that are raised on all ranks with the same message.
 
 #include <cstdint>
 #include <functional>
@@ -10,16 +10,16 @@
 
 namespace mpigrad {
 
-// An error that all ranks have.
+// An error that is raised on all ranks.
 class SharedError : public Error {
  public:
   using Error::Error;
 };
 
-// Runs f on every rank; if it fails anywhere, all ranks throw what the first of those says, as a SharedError. Collective; f must
-// not communicate after a point where it can fail on some ranks only.
+// Runs f on every rank. If it fails on any rank, all ranks throw a SharedError with the message of the lowest rank that failed.
+// Collective; f must not communicate after a point where it can fail on some ranks only.
 void together(const Communicator& comm, const std::function<void()>& f);
-// Among the ranks of a transport; without one (null), f runs on this process only, and what it throws is not changed.
+// The same over the ranks of a transport. Without one (null), f runs on this process only, and its exception is not changed.
 void together(Transport* transport, const std::function<void()>& f);
 
 // The text of rank `root`, on all ranks. Collective.
@@ -27,7 +27,8 @@ std::string text_of_rank(Transport& transport, std::string text, int root = 0);
 
 namespace detail {
 
-// What the first rank that failed says; none: `failed` is false. `kind` tells errors apart that are to be thrown as such.
+// The message of the first rank that failed; `failed` is false if none did. `kind` classifies errors that are rethrown as their
+// own type.
 struct Failure {
   bool failed = false;
   std::string text;

@@ -1,6 +1,6 @@
 #pragma once
-// Tensors of all ranks as one long vector: who counts in inner products, random vectors of that space. What the checks of
-// adjoints (adjoint_check.h, taylor_test.h) stand on; not for users.
+// The tensors of all ranks as one long vector: inner products that count replicated parts once, and random vectors. Basis of the
+// checks of adjoints (adjoint_check.h, taylor_test.h); not for users.
 
 #include <cstdint>
 #include <vector>
@@ -10,29 +10,29 @@
 
 namespace mpigrad {
 
-// How ranks hold a tensor that has no layout. `same`: one value, stored on every rank; it counts once in inner products, and both
-// its value and its cotangent must be equal on all ranks, which is checked. (Of a distributed tensor the layout tells: parts that
-// several ranks hold count once, and the cotangent of a partial sum is replicated.)
+// How ranks hold a tensor that has no layout. `same`: replicated, one value stored on every rank; it counts once in inner
+// products, and both its value and its cotangent must be equal on all ranks, which is checked. (For a distributed tensor the
+// layout tells: parts that several ranks hold count once, and the cotangent of a partial sum is replicated.)
 enum class Across : std::uint8_t { varying, same };
 
 namespace detail {
 
-// The space of a list of tensors, or of their cotangents: of a partial sum the cotangent is replicated.
+// The vector space of a list of tensors, or of their cotangents: the cotangent of a partial sum is replicated.
 class Stacked {
  public:
   enum class Role : std::uint8_t { value, cotangent };
 
-  // Those of `across` that are missing vary. Collective.
+  // Tensors without an entry in `across` vary. Collective.
   Stacked(const Communicator& comm, const Tensors& like, const std::vector<Across>& across, Role role = Role::value);
 
-  // Uniform in [-1, 1), the same where ranks hold the same, another one for each `purpose`.
+  // Uniform in [-1, 1), equal on ranks that hold the same value, and different for each `purpose`.
   Tensors random(std::uint64_t seed, std::uint64_t purpose) const;
   // Over all ranks, in double. Collective.
   double inner(const Tensors& a, const Tensors& b) const;
   double norm(const Tensors& a) const;
   double elements() const;
-  // How far ranks that hold tensor `i` together are from the first of them; 0, or the largest relative difference of any.
-  // Collective.
+  // The largest relative difference between the first of the ranks that hold the same value of tensor `i` and the others; 0 if
+  // they agree. Collective.
   double drift(std::size_t i, const Tensor& x) const;
 
  private:
@@ -55,18 +55,18 @@ const Tensors& floating_inputs(const char* what, const Tensors& x);
 // x + t v, as new variables.
 Tensors moved(const Tensors& x, double t, const Tensors& v);
 double over_ranks(const Communicator& comm, double value, CombineOp op = CombineOp::sum);
-// The distance of 1 to the next number of the coarsest type among them, on any rank. Collective.
+// The machine epsilon (distance of 1 to the next number) of the coarsest type among the tensors, on any rank. Collective.
 double coarsest_epsilon(const Communicator& comm, const Tensors& a, const Tensors& b);
 
 }  // namespace detail
 
-// ---- of this rank alone
+// ---- of this rank only
 
-// Over all elements, in double; lists of tensors are one long vector.
+// The inner product over all elements, in double; lists of tensors are one long vector.
 double inner_product(const Tensors& a, const Tensors& b);
-// Uniform in [-1, 1), of the types of `like`.
+// Uniform in [-1, 1), with the types of `like`.
 Tensors random_like(const Tensors& like, std::uint64_t seed);
-// Largest |a - b| over max(1, |b|) of all elements; 1e300 if shapes differ or something is not finite on one side only.
+// Largest |a - b| over max(1, |b|) of all elements; 1e300 if shapes differ or an element is not finite on one side only.
 double largest_difference(const Tensor& a, const Tensor& b);
 
 }  // namespace mpigrad

@@ -1,5 +1,5 @@
 #pragma once
-// MPI's alltoallw: every block is a tensor of its own, of any shape and type.
+// MPI's alltoallw: every block is a separate tensor of any shape and type.
 
 #include <vector>
 
@@ -7,14 +7,15 @@
 
 namespace mpigrad {
 
-// blocks[s] goes to rank s; result[s] comes from rank s. `receive` are the types of the results; the ranks tell each other where
-// it is left out.  The transpose swaps the two lists. Integer blocks travel and carry no derivative. Recorded, as messages are,
-// where a floating-point block goes or comes, constant or not: a rank that hands in integers alone cannot know.
+// Sends blocks[s] to rank s; result[s] comes from rank s. `receive` lists the types of the results; where it is left out, the
+// ranks exchange the types first. The transpose swaps the two lists. Integer blocks are moved and carry no derivative. The call
+// is recorded, as messages are, where a floating-point block is sent or received, constant or not: a rank that sends only
+// integers cannot know whether the others record.
 std::vector<Tensor> alltoallw(const std::vector<Tensor>& blocks, const Communicator& comm, Types receive = {});
 
 namespace ops {
 
-// The last input has no elements. It says that this is recorded, whatever the blocks are.
+// The last input has no elements. Its purpose is to have the op recorded, whatever the blocks are.
 struct AllToAllW {
   Communicator comm;
   Types receive;

@@ -3,10 +3,10 @@
 // MPI's operations as differentiable ops. Stack the tensors of all ranks into one vector: each call is a linear map of it, and
 // its vjp is the transpose. Nothing is divided by the number of ranks. S is the sum over ranks.
 //
-// Blocks lie along dimension `axis`, the first unless told (negative ones count from the end); `rows` lists the extent of every
-// rank's block there (MPI's counts, in rows), which may differ and may be 0. Where it is left out, the ranks tell each other what
-// they hand in, and what is cut is cut in balanced blocks, of which the first ranks' are one larger. Integers and booleans are
-// moved too and carry no derivative.
+// Blocks lie along dimension `axis`, by default the first (negative ones count from the end); `rows` lists the extent of every
+// rank's block there (MPI's counts, in rows). The extents may differ and may be 0. Where `rows` is left out, gathering calls
+// exchange the extents first, and scattering calls cut balanced blocks, the first ranks' blocks being one row larger. Integers
+// and booleans are moved too and carry no derivative.
 
 #include <cstdint>
 #include <functional>
@@ -24,15 +24,15 @@ enum class BlockRows : std::uint8_t {
   none,     // there is no tensor
   alike,    // as many as on every other rank: nothing is cut
   own,      // those of its block
-  all,      // those of all blocks; of a rooted collective at the root, and 0 elsewhere
+  all,      // those of all blocks; in a rooted collective at the root, and 0 elsewhere
   sent,     // those of the blocks that it sends
   received  // those of the blocks that it receives
 };
-// What a collective does with blocks, a row for each kind.
+// How a kind of collective treats blocks.
 struct BlockTraits {
-  CollectiveKind transpose = CollectiveKind::barrier;  // of its sum
+  CollectiveKind transpose = CollectiveKind::barrier;  // the transpose of the collective, by sum
   BlockRows in = BlockRows::none, out = BlockRows::none;
-  bool in_place = false;  // what is sent lies where the result lies
+  bool in_place = false;  // input and result share one buffer
 };
 constexpr BlockTraits block_traits_of(CollectiveKind kind) {
   constexpr auto alike = BlockRows::alike, own = BlockRows::own, all = BlockRows::all;
@@ -53,7 +53,8 @@ constexpr BlockTraits block_traits_of(CollectiveKind kind) {
 
 namespace detail {
 
-// A collective and its attributes. The rows of each rank's block; of alltoall `rows` are sent and `receive_rows` arrive.
+// A collective and its attributes. `rows`: the rows of each rank's block; for alltoall the rows sent, and `receive_rows`
+// received.
 struct BlockCall {
   CollectiveKind kind = CollectiveKind::allreduce;
   CombineOp op = CombineOp::sum;
@@ -62,9 +63,9 @@ struct BlockCall {
 };
 // The type of the result on this rank. An Error with the kind's name if x, the root or the rows do not fit.
 TensorType result_type(const BlockCall& call, const Tensor& x, const Communicator& comm);
-// Calls f with the arguments for a Transport, which are there until it returns.
+// Calls f with the arguments for a Transport, which are valid until f returns.
 void with_arguments(const BlockCall& call, const Tensor& x, const Tensor& y, const std::function<void(const Collective&)>& f);
-// y = the collective of x, where the transport moves anything.
+// Writes the collective of x to y, if the transport moves data.
 void run(const BlockCall& call, const Tensor& x, const Tensor& y, const Communicator& comm);
 
 }  // namespace detail
@@ -87,32 +88,32 @@ Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows = {},
 Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows = {}, int axis = 0);
 // Recorded: the replay synchronises at the same place.
 void barrier(const Communicator& comm);
-// Sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes of which it is a
-// share.
+// The sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes along which it is
+// a partial sum.
 double total(const Tensor& share, const Communicator& comm);
-// Of a distributed tensor: over the axes along which it is a share. In a program of one rank, of a plain tensor: its value.
-// Error: a plain tensor in a program of several ranks.
+// The same of a distributed tensor, over the axes along which it is a partial sum. In a program of one rank also of a plain
+// tensor: its value. Error: a plain tensor in a program of several ranks.
 double total(const Tensor& share);
-// The same of a share with that layout, or none, whose value is on the host already.
+// The same of a value that is on the host already; `layout` is that of the partial sum, or null.
 double total(double share, const LayoutPtr& layout, const Communicator& comm);
 // Every rank's extent of x along `axis`.
 Rows rows_of_all(const Tensor& x, const Communicator& comm, int axis = 0);
-// f of x with dimension `axis` moved to the front; in its result that dimension moves back.
+// Applies f to x with dimension `axis` moved to the front, and moves that dimension of the result back.
 Tensor along_axis(const Tensor& x, int axis, const std::function<Tensor(const Tensor&)>& f);
 
 namespace ops {
 
-// The members every op here has; what a communication op needs is that `run` serves all devices.
+// Every op here has these members; `run` of a communication op serves all devices.
 struct AllReduce {
   Communicator comm;
   static constexpr OpTraits traits() { return {.name = "allreduce", .communicates = true}; }
-  int equal_on() const { return comm.rank() == 1 ? comm.size() : 0; }  // rank 0 may hand in an objective for all
+  int equal_on() const { return comm.rank() == 1 ? comm.size() : 0; }  // not on rank 0, which may contribute the objective of all
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
 };
 
-// Reduce and Bcast: y_root = S x;  its transpose sends y_root to all. The cotangents of the zeros elsewhere do not count.
+// Reduce and Bcast: y_root = S x; the transpose sends y_root to all ranks. The cotangents of the zeros elsewhere are ignored.
 struct ReduceToRoot {
   Communicator comm;
   int root = 0;

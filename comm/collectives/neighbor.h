@@ -1,6 +1,6 @@
 #pragma once
-// Neighbourhood collectives: MPI's, on a graph or a Cartesian grid of ranks. The transpose runs on the transposed graph with what
-// is sent and received exchanged. Blocks are rows, one after the other in the order of the edges.
+// MPI's neighbourhood collectives, on a graph or a Cartesian grid of ranks. The transpose runs on the transposed graph with sent
+// and received blocks exchanged. Blocks are rows, one after the other in the order of the edges.
 
 #include <memory>
 #include <optional>
@@ -11,8 +11,8 @@
 namespace mpigrad {
 
 // One end of an edge. Edges between the same two ranks are told apart by their label, which both ends know. A peer may be
-// proc_null (the open end of a grid): nothing is sent, and its block is there, of zeros, as the receive buffers of MPI's
-// MPI_PROC_NULL are; what is sent there gets no cotangent.
+// proc_null (the open end of a grid): nothing is sent, and the received block is zeros, like the receive buffers of MPI's
+// MPI_PROC_NULL. A block that is sent there gets no cotangent.
 struct Edge {
   int peer = 0;
   int label = 0;
@@ -23,17 +23,17 @@ struct Topology {
   Topology transposed() const { return {comm, destinations, sources}; }
 };
 
-// Each rank names where it sends; its sources come in the order of ranks. Repeated destinations are edges of their own.
-// Collective.
+// Each rank lists its destinations; its sources are in the order of ranks. Repeated destinations are separate edges. Collective.
 Topology graph(const Communicator& comm, const std::vector<int>& destinations);
-// Neighbours on a row-major grid of all ranks, as MPI orders them: for each dimension the one below, then the one above. What
-// goes down arrives as what comes from above, also where both are the same rank.
+// Neighbours on a row-major grid of all ranks, in MPI's order: for each dimension the one below, then the one above. A block sent
+// down arrives as the block from above, also where both neighbours are the same rank.
 Topology cartesian(const Communicator& comm, const std::vector<int>& extents, const std::vector<bool>& periodic);
 
-// rows: one number per source or destination. Receive rows that are not given are asked for; all ranks give them, or none, those
-// without sources included. Nobody is there to ask at an open end: its block has as many rows as the block that is sent there,
-// the destination at the same place in the list (where that is no open end: none), and in neighbor_allgather as many as x.
-// Block i of y = the block that source i sends here;  xbar = what comes back from the destinations
+// rows: one number per source or destination. If receive rows are left out, the ranks exchange them; either all ranks give them
+// or none, including ranks without sources. At an open end there is no rank to ask: its block has as many rows as the block that
+// is sent there (the destination at the same place in the list; none where that is not an open end), and in neighbor_allgather as
+// many as x.
+// Block i of y = the block that source i sends here;  xbar = the cotangents that come back from the destinations
 Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, std::optional<Rows> receive_rows = {});
 // Block i of y = x of source i;  xbar = the sum of what the destinations return
 Tensor neighbor_allgather(const Tensor& x, const Topology& topology, std::optional<Rows> receive_rows = {});
@@ -45,7 +45,7 @@ struct NeighborAllToAll {
   Rows send_rows, receive_rows;
   static constexpr OpTraits traits() { return {.name = "neighbor_alltoall", .communicates = true}; }
   Types infer(Inputs in) const;
-  // The blocks of x on their way into y.
+  // Starts moving the blocks of x into y.
   Pending start(const Tensor& x, const Tensor& y) const;
   void run(Inputs in, Outputs out) const { start(in[0], out[0]).wait(); }
   Tensors vjp(const Replay&, Inputs g) const { return {neighbor_alltoall(g[0], topology.transposed(), receive_rows, send_rows)}; }

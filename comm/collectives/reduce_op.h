@@ -13,13 +13,13 @@ enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod, logical_and, logi
 enum class Ties : std::uint8_t { split, first };
 
 std::string_view name_of(ReduceOp op);
-// The transport's reduction; of an average the sum.
+// The transport's reduction; for an average the sum.
 CombineOp plain(ReduceOp op);
-// Whether there are prefix reductions by it.
+// True if prefix reductions by op exist.
 bool has_prefixes(ReduceOp op);
 // a and b combined by op, differentiably. Error: an op that has no prefix reductions.
 Tensor combined(const Tensor& a, const Tensor& b, CombineOp op);
-// Refuses, for `call`, an operation that x's type does not have.
+// Throws an Error, in the name of `call`, if x's type does not have the operation.
 void require_fits(std::string_view call, const Tensor& x, ReduceOp op);
 
 }  // namespace mpigrad

@@ -1,10 +1,11 @@
 #pragma once
 // Reductions over ranks besides the plain sum. Conventions as in collectives.h; S is the sum over ranks.
 //
-// At a maximum (minimum) that k ranks attain, each of them gets 1/k of the cotangent, or the lowest of them all of it; where it
-// is NaN, those k that are NaN (see ops/elementwise/elementwise.h). Which ranks those are is a constant to derivatives of
-// derivatives. Products are prefix products, exact at zeros to every order. Integers: no derivative. The logical ones are for
-// booleans, and those of bits (band, bor, bxor) for integers and booleans; of other numbers they are refused.
+// At a maximum (minimum) that k ranks attain, each of the k ranks gets 1/k of the cotangent (Ties::split), or the lowest one gets
+// all of it (Ties::first). Where the maximum is NaN, the k ranks are those whose x is NaN (see ops/elementwise/elementwise.h).
+// The choice of ranks is a constant in second derivatives. Products are prefix products, exact at zeros to every order. Integers
+// carry no derivative. Logical reductions take booleans, and bitwise ones (band, bor, bxor) integers and booleans; other types
+// are an Error.
 
 #include "comm/collectives/collectives.h"
 #include "comm/collectives/reduce_op.h"
@@ -15,14 +16,14 @@ namespace mpigrad {
 // max, min:  xbar_r = w_r S ybar, w_r = 1/k where x_r is extreme (ties first: 1 on the lowest such rank), else 0
 // prod:      xbar_r = S ybar times the product of the other ranks' x
 Tensor allreduce(const Tensor& x, const Communicator& comm, ReduceOp op, Ties ties = Ties::split);
-// The same at the root, zeros elsewhere; ybar_root takes the place of S ybar.
+// The same at the root, zeros elsewhere; ybar_root replaces S ybar.
 Tensor reduce(const Tensor& x, const Communicator& comm, int root, ReduceOp op, Ties ties = Ties::split);
-// Block r of the same on rank r; all ybar one after the other take the place of S ybar.
+// Block r of the reduction on rank r; all ybar one after the other replace S ybar.
 Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows, ReduceOp op, Ties ties = Ties::split);
 
-// The extreme value and the index that comes with it, MPI's MAXLOC and MINLOC: of several ranks that attain it the one with the
-// lowest index wins and gets the cotangent; they share it if their indices are equal. index: int64, of x's shape; default: the
-// rank. It carries no derivative.
+// The extreme value and its index, MPI's MAXLOC and MINLOC: among several ranks that attain it, the one with the lowest index
+// wins and gets the cotangent; ranks with equal indices share it. index: int64, of x's shape; default: the rank. It carries no
+// derivative.
 struct Located {
   Tensor value, index;
 };
@@ -31,7 +32,7 @@ Located allreduce_minloc(const Tensor& x, const Communicator& comm, const Tensor
 
 namespace ops {
 
-// How much of the cotangent of the extreme value m goes to this rank's x: a constant.
+// The share of the cotangent of the extreme value m that this rank's x gets: a constant.
 Tensor winners(const Tensor& x, const Tensor& m, const Communicator& comm, Ties ties);
 
 // max and min; prod where nothing is differentiated.
@@ -69,7 +70,7 @@ struct ReduceScatterBy {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// The value of MAXLOC: known already, and so is how much of its cotangent each rank gets.
+// The value of MAXLOC. The value and each rank's weight of the cotangent are computed beforehand.
 struct LocatedValue {
   Communicator comm;
   Tensor value, weight;

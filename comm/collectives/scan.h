@@ -6,27 +6,28 @@
 
 namespace mpigrad {
 
-// From which end: `up` combines the ranks s <= r, `down` the ranks s >= r.
+// The end at which the scan starts: `up` combines the ranks s <= r, `down` the ranks s >= r.
 enum class Direction : std::uint8_t { up, down };
 
-// y_r = the sum (product, maximum, minimum) of x_s, s <= r.  Of sums xbar_r = sum of ybar_s, s >= r; of products exact at zeros
-// to every order; of maxima each y_s sends its cotangent to those q <= s that attain it, `first` being the first from that end.
+// y_r = the sum (product, maximum, minimum) of x_s, s <= r.  For sums xbar_r = sum of ybar_s, s >= r; products are exact at zeros
+// to every order; for maxima each y_s sends its cotangent to the ranks q <= s that attain it, `first` being the first from the
+// end where the scan starts.
 Tensor scan(const Tensor& x, const Communicator& comm, ReduceOp op = ReduceOp::sum, Ties ties = Ties::split,
             Direction direction = Direction::up);
-// The same over s < r. Where MPI leaves y_0 undefined, it is 0, 1, -infinity and +infinity (the type's last numbers for
-// integers).
+// The same over s < r. MPI leaves y_0 undefined; here it is 0 for sums, 1 for products, -infinity for maxima and +infinity for
+// minima (the type's smallest and largest number for integers).
 Tensor exscan(const Tensor& x, const Communicator& comm, ReduceOp op = ReduceOp::sum, Ties ties = Ties::split,
               Direction direction = Direction::up);
-// y_r = a_r y_{r-1} + b_r, y_{-1} = 0, elementwise. Its adjoint is the same from the other end: t_r = ybar_r + a_{r+1} t_{r+1},
-// bbar = t, abar_r = t_r y_{r-1}. scan and exscan are cases of it.
+// y_r = a_r y_{r-1} + b_r, y_{-1} = 0, elementwise. Its adjoint is the same scan from the other end: t_r = ybar_r + a_{r+1}
+// t_{r+1}, bbar = t, abar_r = t_r y_{r-1}. scan and exscan are special cases.
 Tensor affine_scan(const Tensor& a, const Tensor& b, const Communicator& comm, Direction direction = Direction::up);
 
 // The product of all other ranks' x, without a division.
 Tensor product_of_others(const Tensor& x, const Communicator& comm);
 
-// What the rank `by` places before this one (behind, for `down`) hands in; zeros where there is none.
+// The x of the rank `by` places before this one (after it for `down`); zeros where there is no such rank.
 Tensor from_before(const Tensor& x, const Communicator& comm, int by, Direction direction = Direction::up);
-// Whether there is none.
+// True if there is no such rank.
 bool is_first(const Communicator& comm, int by, Direction direction = Direction::up);
 
 namespace ops {

@@ -1,15 +1,15 @@
 #pragma once
-// Reductions that the user defines: a struct with
+// User-defined reductions: a struct with
 //
-//   Tensor identity(const Tensor& like) const            what changes nothing, of like's type
+//   Tensor identity(const Tensor& like) const            the neutral element, of like's type
 //   Tensor combine(const Tensor& a, const Tensor& b) const   associative; a comes from lower ranks; written in ops
 //   Tensor vjp(const Tensor& x, const Tensor& y, const Tensor& ybar) const   optional: the cotangent of one rank's x, given the
 //                                                        result y and the sum of its cotangents
-//   Tensor carry(const Tensor& before, const Tensor& y) const   optional beside vjp, where elements do not mix: the derivative of
-//                                                        a prefix y by the prefix before it
+//   Tensor carry(const Tensor& before, const Tensor& y) const   optional in addition to vjp, where elements do not mix: the
+//                                                        derivative of a prefix y by the prefix before it
 //
-// Without a vjp, combine itself is differentiated; so it is in scans without a carry. LogSumExp is the example. Conventions as
-// in reductions.h.
+// Without a vjp, and in scans without a carry, combine itself is differentiated. LogSumExp is an example. Conventions as in
+// reductions.h.
 
 #include <concepts>
 #include <limits>
@@ -76,10 +76,10 @@ Tensor scan(const Tensor& x, const Communicator& comm, const R& reduction) {
   if constexpr (UserReductionWithCarry<R>) return mpigrad::apply(ops::ScanUser<R>{comm, reduction}, {x});
   else return ops::prefixes(x, comm, reduction);
 }
-// Of the ranks below; y_0 is the identity.
+// The same over the ranks below; y_0 is the identity.
 template <UserReduction R>
 Tensor exscan(const Tensor& x, const Communicator& comm, const R& reduction) {
-  if constexpr (UserReductionWithCarry<R>) {  // moved before and not after, so that no infinity of the last rank takes part
+  if constexpr (UserReductionWithCarry<R>) {  // moves x first, so that an infinity of the last rank takes no part
     const auto moved = from_before(x, comm, 1);
     return scan(is_first(comm, 1) ? reduction.identity(x).as_variable() : moved, comm, reduction);
   }
@@ -112,7 +112,7 @@ Tensor allreduce(const Tensor& x, const Communicator& comm, const R& reduction) 
   if constexpr (UserReductionWithVjp<R>) return mpigrad::apply(ops::AllReduceUser<R>{comm, reduction}, {x});
   else return bcast(scan(x, comm, reduction), comm, comm.size() - 1);
 }
-// At the root; zeros elsewhere, whose cotangents do not count.
+// y at the root; zeros elsewhere, whose cotangents are ignored.
 template <UserReduction R>
 Tensor reduce(const Tensor& x, const Communicator& comm, int root, const R& reduction) {
   require(root >= 0 && root < comm.size(), "[reduce] root {} is not one of {} ranks", root, comm.size());
@@ -122,15 +122,15 @@ Tensor reduce(const Tensor& x, const Communicator& comm, int root, const R& redu
 // Block r of all x combined on rank r.
 template <UserReduction R>
 Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& rows, const R& reduction) {
-  ops::ReduceScatter{comm, rows}.infer(std::span(&x, 1));  // refuses what does not fit before anything is sent
+  ops::ReduceScatter{comm, rows}.infer(std::span(&x, 1));  // throws before anything is sent if the rows do not fit
   std::int64_t begin = 0;
   for (int r = 0; r < comm.rank(); ++r) begin += rows[static_cast<std::size_t>(r)];
   return slice(allreduce(x, comm, reduction), 0, begin, begin + rows[static_cast<std::size_t>(comm.rank())]);
 }
 
-// y = log of the sum over ranks of exp(x_r), without overflow;  xbar_r = ybar exp(x_r - y). At infinities and NaN it is what
-// logsumexp() of ops/softmax/softmax.h is: infinity where a rank has that, whose own cotangent is then NaN and that of finite
-// numbers 0; -infinity, and cotangents of 0, where all ranks have that.
+// y = log of the sum over ranks of exp(x_r), without overflow;  xbar_r = ybar exp(x_r - y). Infinities and NaN are treated as by
+// logsumexp() of ops/softmax/softmax.h. If a rank has infinity, the result is infinity; the cotangent of the infinity is NaN, and
+// that of finite numbers 0. If all ranks have -infinity, the result is -infinity and the cotangents are 0.
 struct LogSumExp {
   Tensor identity(const Tensor& like) const {
     UseDevice device(like.device());
@@ -144,7 +144,7 @@ struct LogSumExp {
     return where(empty, constant(identity(sum)), log(where(empty, constant(ones_like(sum)), sum)) + largest);
   }
   Tensor vjp(const Tensor& x, const Tensor& y, const Tensor& ybar) const { return ybar * exp(x - zero_if_nothing(y)); }
-  // exp(before - y), and 1 where an infinity goes on.
+  // exp(before - y), and 1 where an infinity continues.
   Tensor carry(const Tensor& before, const Tensor& y) const {
     UseDevice device(y.device());
     const auto infinity = constant(full({}, std::numeric_limits<double>::infinity(), y.dtype()));
