@@ -1,10 +1,10 @@
 #pragma once
-// Layers' arithmetic; norms are in norm.h. Every function takes distributed tensors and plain ones, of which it then is the local
-// function (local::conv, ... in ops/). With a layout, windows that cross a cut are completed by an exchange of boxes first, and
-// parameters, which are the same on all ranks, are replicated over exactly those grid axes along which x varies: replicating over
-// more would multiply their gradient. Where x has 16 bits, float32 weights and biases are rounded to its type behind that, so
-// that their gradients are float32 when they are reduced, and halos travel in 16 bits; statistics, gamma and beta of norms stay
-// float32. Channels and weights may be split, too: channels.h says what each function of split channels does.
+// The arithmetic of layers; norms are in normalisation.h. Every function takes distributed or plain tensors; for plain ones it is
+// the local function (local::conv, ... in ops/). With a layout, windows that cross a cut are first completed by an exchange of
+// boxes. Parameters, which are the same on all ranks, are replicated over exactly those grid axes along which x varies:
+// replicating over more axes would multiply their gradient. Where x has 16 bits, float32 weights and biases are first replicated
+// and then rounded to x's type, so that their gradients are reduced in float32, and halos travel in 16 bits; statistics, gamma
+// and beta of norms stay float32. Channels and weights may be split, too; channels.h describes this.
 
 #include "comm/distributed/bias_activation.h"
 #include "comm/distributed/channels.h"
@@ -16,14 +16,14 @@
 
 namespace mpigrad {
 
-// activation(conv(x, w) + bias), x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], bias [K] or none -> [N, D', H', W', K]. Output
-// blocks belong to the rank that owns the centre of their window.
+// activation(conv(x, w) + bias), x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], bias [K] or none -> [N, D', H', W', K]. Each
+// output belongs to the rank that owns the centre of its window.
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvAttributes& attributes = {},
             const SplitOutputs& outputs = {});
-// The same of the transposed convolution, w: [C, kd, kh, kw, K/groups], bias [K] or none.
+// The same for the transposed convolution, w: [C, kd, kh, kw, K/groups], bias [K] or none.
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvTransposeAttributes& attributes = {},
                       const SplitOutputs& outputs = {});
-// avg_pool(activation(x)). What stays of a fused activation for the replay is one bit for each element of x, its sign.
+// avg_pool(activation(x)). For the replay a fused activation stores one bit for each element of x, its sign.
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
 // Convolutions of fewer dimensions: conv2d of [N, H, W, C] by w: [K, kh, kw, C/groups] -> [N, H', W', K], conv1d of [N, W, C] by
@@ -46,8 +46,8 @@ Tensor global_avg_pool(const Tensor& x);
 // activation(x w^T + bias); x: [N, in], w: [out, in], bias [out] or none.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none,
               const SplitOutputs& outputs = {});
-// Row indices[i] of the table [rows, features] in place of each index: integers [...] -> [..., features]. Rows that are named
-// more than once add up their cotangents. Error: an index outside [0, rows). Indices may be split over ranks; the table is a
+// Row indices[i] of the table [rows, features] in place of each index: integers [...] -> [..., features]. The cotangents of a row
+// that is used more than once are added up. Error: an index outside [0, rows). Indices may be split over ranks; the table is a
 // parameter.
 Tensor embedding(const Tensor& indices, const Tensor& table);
 // [N, ...] -> [N, product]; the features become replicated along the axes that split them.

@@ -8,14 +8,14 @@
 
 namespace mpigrad {
 
-// Of weights that are cut in both dimensions, inputs and outputs, `filter` is a second axis beside `channel`.
+// `filter` is a second axis in addition to `channel`, for weights that are cut in both dimensions, inputs and outputs.
 struct GridExtents {
   int sample = 1, depth = 1, height = 1, width = 1, channel = 1, filter = 1;
 };
 int ranks_of(const GridExtents& extents);
 
-// Whether convolutions of split volumes compute on their own block while halos travel (comm/halos/overlapped.h): where that
-// pays, not at all, or wherever it can be done. All ranks have to agree.
+// Whether convolutions of split volumes compute on their own block while halos travel (comm/halos/overlapped.h): where it saves
+// time, never, or wherever it is possible. All ranks must pass the same value.
 enum class Overlap : std::uint8_t { automatic, never, always };
 
 class Grid : public GridShape {
@@ -24,9 +24,9 @@ class Grid : public GridShape {
 
   const Communicator& world() const { return world_; }
   Overlap overlap() const { return overlap_; }
-  // Ranks that differ from this one only along `axes`. Collective among them at the first use.
+  // The ranks that differ from this one only along `axes`. Collective among them at the first use.
   Communicator along(const std::vector<int>& axes) const;
-  // These ranks of the grid, in the order of that communicator.
+  // The grid's numbers of these ranks, in the order of the communicator along(axes).
   std::vector<int> members(const std::vector<int>& axes) const;
   Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const override;
 
@@ -37,8 +37,8 @@ class Grid : public GridShape {
 };
 using GridPtr = std::shared_ptr<const Grid>;
 
-// sample x depth x height x width over all ranks of `world`, and x channel and x filter where these are more than 1: without them
-// grids have four axes. An Error if the product is not their number.
+// sample x depth x height x width over all ranks of `world`, and x channel and x filter where these are more than 1; otherwise
+// the grid has four axes. Error: the product is not the number of ranks of `world`.
 GridPtr make_grid(const Communicator& world, const GridExtents& extents, Overlap overlap = Overlap::automatic);
 const Grid& grid_of(const Layout& layout);
 
@@ -46,19 +46,19 @@ const Grid& grid_of(const Layout& layout);
 
 // Replicated on all ranks.
 LayoutPtr replicated_layout(const GridPtr& grid, const Shape& global);
-// The name of version 0.1; it goes with the next minor version.
+// The name in version 0.1; it will be removed in the next minor version.
 inline LayoutPtr same_layout(const GridPtr& grid, const Shape& global) { return replicated_layout(grid, global); }
 // The layout of a plain tensor, for programs that work with and without a grid: one rank has all of it. Its grid has no
-// communicators: tensors stay plain, and nn::Module::build() makes a network for plain tensors of it.
+// communicators: tensors stay plain, and nn::Module::build() with this layout builds a network for plain tensors.
 LayoutPtr plain_layout(const Shape& global);
 bool is_plain(const Layout& layout);
 // Activations [N, D, H, W, C] with every dimension split over the axis of make_grid that goes with it, C over `channel`.
 LayoutPtr activation_layout(const GridPtr& grid, const Shape& global);
-// The same with all channels on every rank: of what networks take in, which has few.
+// The same with all channels on every rank: for the inputs of networks, which have few channels.
 LayoutPtr input_layout(const GridPtr& grid, const Shape& global);
-// Axis a of the grid splits dimension dimensions[a] (-1: replicated, and axes left out at the end).
+// Axis a of the grid splits dimension dimensions[a]; -1, and axes left out at the end: replicated.
 LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vector<int>& dimensions);
-// With dimension `dimension` cut at `cuts` along the grid axis that splits it.
+// The layout with dimension `dimension` cut at `cuts` along the grid axis that splits it.
 LayoutPtr with_cuts(const LayoutPtr& layout, int dimension, std::vector<std::int64_t> cuts);
 
 }  // namespace mpigrad

@@ -1,10 +1,10 @@
 #pragma once
-// Replicated values against values that vary. A varying tensor lives in a space whose inner product sums over ranks; a replicated
-// one is one value stored many times and counts once. Two pairs of transposes lead from one to the other,
-// and each op's vjp is the other op of its pair, never the plain collective: otherwise second derivatives are P times too large.
+// Conversions between replicated and varying values. A varying tensor lives in a space whose inner product sums over ranks; a
+// replicated one is one value stored many times and counts once. Two pairs of transposes convert one into the other, and each
+// op's vjp is the other op of its pair, never the plain collective: otherwise second derivatives are P times too large.
 //
-// That a tensor is replicated is a promise. MPIGRAD_CHECKS=same (comm/transport/watch/checks.h) compares what is given to
-// replicate and shard, and the cotangents that come to allreduce_invariant and allgather_invariant.
+// The caller promises that a tensor is replicated. MPIGRAD_CHECKS=same (comm/transport/watch/checks.h) compares over ranks the
+// inputs of replicate and shard, and the cotangents of allreduce_invariant and allgather_invariant.
 
 #include "comm/collectives/collectives.h"
 
@@ -23,7 +23,7 @@ Tensor allgather_invariant(const Tensor& x, const Communicator& comm, Rows rows 
 
 // replicated -> partial: the value on rank 0, zeros elsewhere; adds a replicated term to a loss that is a partial sum.
 Tensor once(const Tensor& x, const Communicator& comm);
-// Of a distributed tensor: once over the axes along which `partial` is a partial sum and x is not yet one.
+// The same for a distributed tensor, over the axes along which `partial` is a partial sum and x is not yet one.
 Tensor once(const Tensor& x, const Tensor& partial);
 
 namespace ops {
@@ -63,7 +63,7 @@ struct AllGatherInvariant {
   Tensors vjp(const Replay&, Inputs g) const;
 };
 
-// y_0 = x, zeros elsewhere;  xbar = ybar_0 on every rank, by FromFirst, whose transpose is Once
+// y_0 = x, zeros elsewhere;  xbar = ybar_0 on every rank, by FromFirst, the transpose of Once
 struct Once {
   Communicator comm;
   static constexpr OpTraits traits() { return {.name = "once", .communicates = true}; }

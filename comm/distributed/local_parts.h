@@ -1,5 +1,5 @@
 #pragma once
-// What the distributed functions of layers share. Not installed.
+// Shared parts of the distributed functions of layers. Not installed.
 
 #include <array>
 #include <vector>
@@ -11,30 +11,30 @@
 
 namespace mpigrad::spatial {
 
-// What an op whose outputs read boxes of a distributed [N, D, H, W, C] needs: the plan of the exchange, this rank's part of each
-// split dimension, the result's layout.
+// The plan of an op whose outputs read boxes of a distributed [N, D, H, W, C]: the exchange, this rank's part of each split
+// dimension, and the layout of the result.
 struct WindowedPlan {
   std::vector<int> axes;  // grid axes that split a spatial dimension
   Communicator group;     // the ranks along these axes
   BoxPlanPtr boxes;       // over them
-  bool moves = false;     // whether any rank needs more or less than its own block
+  bool moves = false;     // true if any rank needs more or less than its own block
   LayoutPtr out;
   std::array<WindowPart, 3> part{};  // this rank's, for split dimensions
   std::array<bool, 3> split{};
 };
-// A spatial dimension that is cut in blocks: the cuts of its outputs, and every rank's part.
+// A spatial dimension that is cut into blocks: the cuts of its outputs, and every rank's part.
 struct SplitDimension {
   std::vector<std::int64_t> cuts;
   std::vector<WindowPart> parts;
 };
-// Where a layout cuts spatial dimension i; null where it does not.
+// The cuts of spatial dimension i in a layout; null if it is not cut.
 const std::vector<std::int64_t>* cuts_of(const Layout& layout, std::size_t i);
-// Of inputs with that layout. The result has `out` places and `channels` channels on all ranks together, split as those of the
-// inputs. `along`: the dimensions that the layout cuts.
+// The plan for inputs with that layout. The result has extents `out` and `channels` channels on all ranks together, split as
+// those of the inputs. `along`: the dimensions that the layout cuts.
 WindowedPlan windowed_plan(const Layout& layout, const Extent3& out, std::int64_t channels,
                            const std::array<SplitDimension, 3>& along);
 
-// A sliding window over the whole volume and how many outputs it has.
+// A sliding window over the whole volume and the number of its outputs.
 struct VolumeWindow {
   Extent3 kernel, stride, dilation, low, out;
   bool transposed = false;
@@ -49,11 +49,12 @@ Extent3 global_spatial(const Tensor& x);
 // The first spatial dimension that the plan splits, or -1.
 int halo_dimension(const WindowedPlan& plan);
 
-// The first split dimension between that of the samples and that of the channels, or -1: outputs get room for halos there.
+// The first split dimension between those of the samples and the channels, or -1: outputs are allocated with room for halos
+// there.
 int halo_dimension(const Layout& layout);
-// Whether each rank stores a part of weight w, on another grid than x's, by whose layout it is used.
+// True if each rank stores a part of weight w, on another grid than x's: w is used by that layout.
 bool is_stored(const Tensor& x, const Tensor& w);
-// A parameter beside x's local part: replicated over the axes along which x varies; what is stored in parts is gathered.
+// w, a parameter used with x's local part, replicated over the axes along which x varies; a w stored in parts is gathered.
 Tensor replicated_for(const Tensor& x, const Tensor& w);
 
 }  // namespace mpigrad::spatial

@@ -1,6 +1,6 @@
 #pragma once
-// What optimizers ask all ranks: norms of parameters that are cut over ranks (framework/optim/rules/rule.h), and whether
-// gradients are finite everywhere (framework/optim/loss_scale.h).
+// Reductions over ranks for optimizers: norms of parameters that are cut over ranks (framework/optim/rules/rule.h), and agreement
+// that gradients are finite on all ranks (framework/optim/loss_scale.h).
 
 #include <functional>
 
@@ -10,14 +10,14 @@
 
 namespace mpigrad {
 
-// Adds up over the ranks of `comm` the squares of the parameters for which is_cut, of which each rank has a part; the others are
-// the same on all ranks, or of ranks that need nothing of each other, and stay as they are. Collective in every step, so that
-// parameters and is_cut are in the same order on all ranks.
+// Sums over the ranks of `comm` the squares of those parameters for which is_cut is true; each rank has a part of these. The
+// other parameters are the same on all ranks, or belong to ranks that are independent, and their norms are not changed.
+// Collective in every step, so that the order of parameters and is_cut must be the same on all ranks.
 //
 //   LAMB lamb(parameters, {.reduce_norms = sum_norms_over(comm, [](const Parameter& p) { return p.name.ends_with("shard"); })});
 NormReduction sum_norms_over(const Communicator& comm, std::function<bool(const Parameter&)> is_cut);
 
-// Whether all ranks of `comm` say yes.
+// True if all ranks of `comm` pass true.
 Agreement all_agree(const Communicator& comm);
 
 }  // namespace mpigrad

@@ -1,22 +1,22 @@
 #pragma once
-// From any layout of a tensor to any other over the same ranks.
+// Converts a tensor from any layout to any other over the same ranks.
 
 #include "comm/distributed/grid.h"
 #include "framework/engine/op.h"
 
 namespace mpigrad {
 
-// x must have a layout; the result has `to`. Split and replicated change into each other by an exchange of boxes in which the
-// first rank of those that hold a value sends; the vjp is the redistribution back. A partial sum becomes replicated by
-// allreduce_invariant, or blocks of any whole dimension by a reduce-scatter; only once() makes a partial sum.
+// x must have a layout; the result has `to`. Split and replicated are converted into each other by an exchange of boxes in which
+// the first of the ranks that hold a value sends it; the vjp is the redistribution back. A partial sum is converted to replicated
+// by allreduce_invariant, or to blocks of any whole dimension by a reduce-scatter; only once() makes a partial sum.
 Tensor redistribute(const Tensor& x, const LayoutPtr& to);
 // The whole tensor on every rank.
 Tensor gather_all(const Tensor& x);
 
 namespace ops {
 
-// A permutation and copying of one logical value: between layouts without partial sums. Its transpose, in the space where a
-// replicated value counts once, is the way back.
+// Permutes and copies one logical value between layouts without partial sums. The transpose, in the space where a replicated
+// value counts once, is the redistribution back.
 struct Redistribute {
   LayoutPtr from, to;
   static constexpr OpTraits traits() { return {.name = "redistribute", .communicates = true}; }

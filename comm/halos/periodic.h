@@ -1,5 +1,5 @@
 #pragma once
-// Volumes whose opposite faces are neighbours, such as the boxes of simulations.
+// Periodic boundaries: volumes whose opposite faces are neighbours, such as the boxes of simulations.
 
 #include <vector>
 
@@ -7,13 +7,14 @@
 
 namespace mpigrad {
 
-// [N, D, H, W, C] -> [N, D + 2 w, H + 2 w, W + 2 w, C]: `width` w planes more on each side, copies of those at the opposite end.
-// The first and the last rank along a split dimension have them; their adjoint goes back where they came from. A convolution of
-// that without padding is the periodic one, and its outputs lie on the ranks on which x does. Error: fewer than w planes.
+// [N, D, H, W, C] -> [N, D + 2 w, H + 2 w, W + 2 w, C]: adds `width` w planes on each side, copies of those at the opposite end.
+// Along a split dimension the first and the last rank get them; their cotangents go back to where the copies came from. A
+// convolution of the result without padding is the periodic one, and its outputs lie on the same ranks as x. Error: an extent of
+// fewer than w planes.
 Tensor pad_periodic(const Tensor& x, std::int64_t width);
 
-// y[i + shift] = x[i] along a dimension, periodically; any shift. Where the dimension is split over ranks each one receives what
-// its block of y is made of; y is laid out as x is. Several shifts are made one after the other.
+// y[i + shift] = x[i] along a dimension, periodically; any shift. Where the dimension is split over ranks, each rank receives the
+// parts of its block of y; y has the layout of x. Several shifts are applied one after the other.
 Tensor roll(const Tensor& x, std::int64_t shift, int axis);
 Tensor roll(const Tensor& x, const std::vector<std::int64_t>& shifts, const std::vector<int>& axes);
 
