@@ -12,7 +12,7 @@
 namespace mpigrad {
 
 // The boxes that every rank of a communicator has and needs, in global coordinates. Parts that several ranks have are an Error in
-// `exchange` (the sum of their cotangents would have no owner); parts of a needed box that no rank has are left out and filled.
+// `exchange` (the sum of their cotangents would have no owner); parts of a needed box that no rank has are filled with zeros.
 struct BoxPlan {
   std::vector<Box> have, need;  // one per rank
 };
@@ -39,8 +39,7 @@ void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to
 
 namespace ops {
 
-// y = needed box;  xbar = ReturnBoxes: own box of the sum over ranks of the ybar that cover it. ReturnBoxes has Exchange as its
-// vjp
+// Exchange: y = needed box. ReturnBoxes: own box of the sum over ranks of the boxes that cover it. Each is the other's vjp.
 struct Exchange {
   Communicator comm;
   BoxPlanPtr plan;

@@ -1,6 +1,5 @@
 #pragma once
-// The parts that the files of this folder share: handles that close themselves, error texts, types. All of it runs on the I/O
-// thread.
+// Shared parts of the files of this folder: handles that close themselves, error texts, types. All of it runs on the I/O thread.
 
 #ifndef MPICH_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX 1  // hdf5.h may include mpi.h, whose C++ bindings are not used
@@ -19,7 +18,7 @@
 
 namespace mpigrad::hdf5 {
 
-// HDF5's own account of the last failure on one line, innermost first; empties the error stack.
+// HDF5's own description of the last failure on one line, innermost first; empties the error stack.
 std::string error_text();
 
 class Handle {
@@ -46,8 +45,8 @@ class Handle {
   Close close_ = nullptr;
 };
 
-// A file that cannot be closed, because nothing more of it can be written: no attempt is made again, not even at the program's
-// end.
+// Gives up a file that cannot be closed because nothing more can be written to it: closing is not tried again, not even at the
+// program's end.
 void leave_open(hid_t file);
 
 // Runs f on the I/O thread, with the library's own printing of errors switched off, and waits.
@@ -59,7 +58,7 @@ auto on_io_thread(F f) {
   });
 }
 
-// "[hdf5] PATH: what failed: HDF5's text" for negative results.
+// Throws "[hdf5] PATH: what failed: HDF5's text" for negative results.
 template <class T>
 T check(T result, const std::filesystem::path& path, const std::string& what) {
   if (result < 0) {
@@ -76,40 +75,40 @@ hid_t file_type(DType type);  // little-endian
 Handle select_box(hid_t space, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                   const std::filesystem::path& path, const std::string& dataset);
 
-// How far a file may lead its readers.
+// Restricts which other files a file may refer its readers to.
 struct Limits {
   Hdf5Reach reach = Hdf5Reach::file;
-  std::filesystem::path path{}, folder{};  // of the file that is read, and its folder's without links
+  std::filesystem::path path{}, folder{};  // of the file that is read, and of its folder without links
   std::string refused{};                   // why a link was not followed
 };
 Limits limits_of(const std::filesystem::path& path, Hdf5Reach reach);
 // An access list of class `kind` (H5P_LINK_ACCESS, H5P_DATASET_ACCESS) that follows links into other files as far as the limits
-// say. The limits must outlive the list and the datasets that are opened with it.
+// allow. The limits must outlive the list and the datasets that are opened with it.
 Handle access_within(hid_t kind, Limits& limits);
 // Error: an object that HDF5 has found outside the limits.
 void require_within(hid_t object, const std::string& name, const Limits& limits);
-// Error: a dataset outside the limits, or elements that are not in the dataset's file: in a file of no format (external storage),
-// outside the limits, or in a virtual dataset. Also an Error: fewer bytes than the elements take.
+// Error: a dataset outside the limits; elements that are not in the dataset's file but in a file without a format (external
+// storage), or outside the limits, or in a virtual dataset; fewer bytes than the elements take.
 void require_elements_within(hid_t dataset, const std::string& name, const Limits& limits);
 
 // The files of those sources of a virtual dataset that have elements of the box [begin, end), or of all. HDF5 reads zeros for a
-// source file that it cannot open. Opening the files first makes that an Error.
+// source file that it cannot open; opening the files first turns that into an Error.
 std::vector<Handle> open_sources(hid_t dataset, std::span<const std::int64_t> begin, std::span<const std::int64_t> end);
 
 // The bytes that `count` texts of the variable-length `type` claim together; negative: they cannot be read. read(type, out) reads
-// them as another type.
+// the texts as another type.
 double claimed_bytes(hid_t type, std::size_t count, const std::function<herr_t(hid_t, void*)>& read);
 
 // `count` texts of a type in memory, of fixed or variable length.
 std::vector<std::string> texts_in(const void* memory, hid_t type, std::size_t count);
 
-// A file access list for reading: all that this process reads has the same, so that a file can be open twice.
+// A file access list for reading. All reads of this process use the same one, so that a file can be open twice.
 Handle file_access();
 Hdf5Dataset describe(hid_t dataset, const std::string& name);
-// All datasets whose elements are within the limits; of those that are not, an Error where the file may lead to no other.
+// All datasets whose elements are within the limits; other datasets are an Error where the file may not refer to other files.
 std::vector<Hdf5Dataset> list_datasets(hid_t file, Limits limits);
 
-// For a dataset that cannot be read. Error: a filter of its chunks that this HDF5 does not have, by name and number.
+// Called for a dataset that cannot be read. Error: a filter of its chunks that this HDF5 does not have, by name and number.
 void require_filters(hid_t dataset, const std::filesystem::path& path, const std::string& name);
 
 // Room for unpacked chunks of a dataset.
@@ -117,10 +116,10 @@ struct ChunkRoom {
   std::size_t bytes = 0, slots = 0;
 };
 // The room in which a read of the box [begin, end) keeps unpacked chunks for the next read: none if the chunks are not packed, or
-// the box splits none of them.
+// the box splits no chunk.
 ChunkRoom chunk_room(hid_t dataset, std::span<const std::int64_t> begin, std::span<const std::int64_t> end);
-// Keeps a dataset that was opened with such room open until close_kept(), or until those that were read later need its room:
-// all of this process have 256 MiB, or 1/64 of the memory that is available.
+// Keeps a dataset that was opened with such room open until close_kept(), or until datasets that were read later need its room:
+// all of this process together have 256 MiB, or 1/64 of the memory that is available.
 hid_t keep_open(hid_t file, const std::string& name, Handle dataset, const ChunkRoom& room);
 hid_t kept_open(hid_t file, const std::string& name);  // negative: it is not kept
 void close_kept(hid_t file);

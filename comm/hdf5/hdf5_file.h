@@ -23,36 +23,37 @@ struct Hdf5Dataset {
   std::string name;  // from the root, without the first slash: "train/volume"
   Shape shape;       // rank 0: a scalar
   Kind kind = Kind::other;
-  DType type = DType::uint8;  // of numbers: the smallest type that holds every value
+  DType type = DType::uint8;  // for numbers: the smallest type that holds every value
   std::string stored;         // for people: "int16", "uint32", "text", ...
   bool written = true;        // false: nothing was ever written to it, and reading gives zeros
 };
 
-// How far a file may lead its readers: nowhere, or to other files of its folder by links and virtual datasets.
+// Which other files a file may refer its readers to: none, or files of its folder by links and virtual datasets.
 enum class Hdf5Reach : std::uint8_t { file, folder };
 
 // A file open for reading, by the serial driver: no call communicates, and every rank may read what it likes. Names, sizes and
-// texts in the file are believed as far as they do no harm. Links and virtual datasets lead no further than the reach says, and
-// elements in files of another format (external storage) are refused. The sources of a virtual dataset are not virtual, and their
-// names are no patterns. Reading a whole dataset without enough memory for it is an Error that names its size.
+// texts in the file are trusted only as far as they can do no harm. Links and virtual datasets are followed only as far as the
+// reach allows, and elements in files of another format (external storage) are refused. The sources of a virtual dataset must not
+// be virtual, and their names must not be patterns. Reading a whole dataset without enough memory for it is an Error that names
+// its size.
 class Hdf5Reader {
  public:
   // Errors: missing, not a file, not HDF5, truncated.
   explicit Hdf5Reader(const std::filesystem::path& path, Hdf5Reach reach = Hdf5Reach::file);
 
   const std::filesystem::path& path() const;
-  // All of them, groups included, sorted by name. Errors: groups in groups, more than 64 deep; in a file that may lead nowhere, a
-  // link or a dataset that does.
+  // All datasets, including those in groups, sorted by name. Errors: groups nested more than 64 deep; with Hdf5Reach::file, a
+  // link or a dataset that refers to another file.
   std::vector<Hdf5Dataset> datasets() const;
-  bool contains(const std::string& name) const;         // Error: a dataset that leads further than it may
-  Hdf5Dataset describe(const std::string& name) const;  // Error if missing: lists what there is
+  bool contains(const std::string& name) const;         // Error: a dataset that refers further than the reach
+  Hdf5Dataset describe(const std::string& name) const;  // Error if missing, which lists the datasets
 
   // The box [begin, end) of a dataset of numbers into `out`, row-major and contiguous, converted to `type`. Errors: missing
   // dataset, not numbers, another number of dimensions, box outside the extents, floating-point numbers asked for as integers,
   // a value that does not fit.
   void read(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
             void* out) const;
-  // The same without waiting; `out` must live until the future is ready, the reader need not.
+  // The same without waiting; `out` must live until the future is ready, the reader may be destroyed before.
   std::future<void> read_async(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                                DType type, void* out) const;
   // All of a dataset, whatever its shape.
@@ -76,37 +77,38 @@ class Hdf5Reader {
   struct State;
 
  private:
-  // Its shape, if there is memory for all of it in elements of so many bytes.
+  // The dataset's shape. Error: too little memory for all of it in elements of so many bytes.
   Shape whole(const std::string& name, std::size_t bytes) const;
 
   std::shared_ptr<State> state_;
 };
 
-// A new file, written under a temporary name in the same folder and renamed by commit(): what is found under the final name is
-// always complete. Without commit() nothing remains.
+// A new file, written under a temporary name in the same folder and renamed by commit(): a file under the final name is always
+// complete. Without commit() no file remains.
 class Hdf5Writer {
  public:
-  // By this process alone.
+  // Written by this process only.
   Hdf5Writer(const std::filesystem::path& path, bool overwrite);
-  // By all ranks of `transport` together; everything but write_box is then collective, with the same arguments on every rank.
-  // Ranks in processes use MPI's parallel driver, ranks in threads take turns at one open file.
+  // Written by all ranks of `transport` together; all calls except write_box are then collective, with the same arguments on
+  // every rank. Ranks that are processes use MPI's parallel driver; ranks that are threads take turns with one open file.
   Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::shared_ptr<Transport> transport);
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
   ~Hdf5Writer();
 
-  // A dataset of zeros to be filled by write_box; of 16-bit types with float32 or float64, which are rounded. Groups in `name`
-  // ("train/volume") are made as needed.
+  // Creates a dataset of zeros to be filled by write_box. 16-bit types are written from float32 or float64, which are rounded.
+  // Groups in `name` ("train/volume") are made as needed.
   void create(const std::string& name, const Shape& shape, DType type);
-  // A dataset whose elements others put into the file, and where: the byte at which they begin, little-endian and row-major, -1
-  // if there are none. Alone only. They may be put there, into temporary(), between close() and commit().
+  // Creates a dataset whose elements are put into the file by other code, and returns the byte at which they begin, little-endian
+  // and row-major; -1 if there are no elements. Only for a writer of one process. The elements may be put there, into
+  // temporary(), between close() and commit().
   std::int64_t place(const std::string& name, const Shape& shape, DType type);
   void close();
   const std::filesystem::path& temporary() const;
-  // This rank's box [begin, end) of it, of any type; may be empty, need not be collective.
+  // Writes this rank's box [begin, end) of the dataset, from any type; may be empty, need not be collective.
   void write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
                  const void* data);
-  // A whole dataset; the data are rank 0's.
+  // Writes a whole dataset, with rank 0's data.
   void write(const std::string& name, const Shape& shape, DType type, const void* data);
   template <class T>
   void write(const std::string& name, std::span<const T> values) {
@@ -117,7 +119,7 @@ class Hdf5Writer {
   void attribute(const std::string& object, const std::string& name, std::int64_t value);
   void attribute(const std::string& object, const std::string& name, const std::string& value);
 
-  // Closes and renames. Errors: whatever could not be written; a file that has appeared under the final name meanwhile.
+  // Closes and renames. Errors: data that could not be written; a file that has appeared under the final name in the meantime.
   void commit();
 
   struct State;
@@ -127,7 +129,7 @@ class Hdf5Writer {
   void everywhere(F f);
 
   std::shared_ptr<State> state_;
-  std::shared_ptr<Transport> transport_;  // null: alone
+  std::shared_ptr<Transport> transport_;  // null: written by this process only
 };
 
 }  // namespace mpigrad

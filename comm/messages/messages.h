@@ -1,8 +1,7 @@
 #pragma once
-// Which message is which. MPI matches messages in the order in which they are posted; adjoints are posted in the reverse order of
-// the waits, which may differ between two ranks. So an adjoint message carries the identity of its forward message: tag and
-// number among those with the same peer, direction and tag, in posting order. Used inside comm only.
-
+// The identity of messages. MPI matches messages in the order in which they are posted; adjoints are posted in the reverse order
+// of the waits, which may differ between two ranks. Therefore an adjoint message carries the identity of its forward message: the
+// tag, and the number among the messages with the same peer, direction and tag, in posting order. Used inside comm only.
 #include <cstdint>
 #include <list>
 #include <map>
@@ -20,10 +19,10 @@ class Messages {
 
  public:
   struct Numbered {
-    int peer = proc_null, tag = 0;  // of a receive that takes any: what has come, once it has been waited for
-    std::int64_t number = -1;       // none while a receive posted before may have taken the message
-    std::int64_t waited = -1;       // when, in waits of this rank
-    // Waited for before the last one with the same adjoint tag: on the other rank that may be the other way round.
+    int peer = proc_null, tag = 0;  // of a receive with wildcards: those of the message, once it has been waited for
+    std::int64_t number = -1;       // not set while a receive posted before may have taken the message
+    std::int64_t waited = -1;       // time of the wait, as a count of this rank's waits
+    // This message was waited for before the last one with the same adjoint tag; the other rank may wait in the reverse order.
     bool ambiguous = false;
 
    private:
@@ -33,9 +32,9 @@ class Messages {
 
   std::shared_ptr<Numbered> send(int dest, int tag);
   std::shared_ptr<Numbered> receive(int source, int tag);
-  // `identities`: how many numbers adjoint tags tell apart.
+  // `identities`: the number of messages that adjoint tags can tell apart.
   void waited(Numbered& message, std::int64_t identities);
-  // A receive has been given up, and nobody knows whether it took a message: those after it stay without a number.
+  // A receive has been given up, and it is unknown whether it took a message: later receives stay without a number.
   void lose() { lost_ = true; }
 
  private:
@@ -56,8 +55,8 @@ class Messages {
   std::list<std::shared_ptr<Numbered>> unnumbered_;  // receives, in the order of posting
 };
 
-// Tags of forward messages whose adjoint is to be found again are below this: half of the bits that the transport's tags have,
-// less the last tag, which other traffic uses.
+// Upper bound of the tags of forward messages whose adjoints must be identified: half of the bits of the transport's tags, minus
+// the last tag, which other traffic uses.
 int recorded_tags(const Transport& transport);
 // The tag of the adjoint of the number-th message with `tag`.
 int identity_tag(const Transport& transport, int tag, std::int64_t number);

@@ -1,7 +1,7 @@
 #pragma once
-// Non-blocking collectives, differentiable: the adjoint of `wait` starts the transposed collective, the adjoint of the call
-// completes it. All ranks make these calls in the same order; they may wait in different ones. Rows as in collectives.h, but
-// always given: asking the others would block.
+// Differentiable non-blocking collectives: the adjoint of `wait` starts the transposed collective, the adjoint of the call
+// completes it. All ranks make these calls in the same order; they may wait in different orders. Rows as in collectives.h, but
+// they must always be given: exchanging them would block.
 
 #include "comm/collectives/neighbor.h"
 #include "comm/collectives/reductions.h"
@@ -10,7 +10,7 @@
 namespace mpigrad {
 
 namespace detail {
-// Any of these collectives by sum. An Error where the rows, the root or x do not fit.
+// Starts any of these collectives, with sums. Error: the rows, the root or x do not fit.
 Request start_collective(const BlockCall& call, const Tensor& x, const Communicator& comm);
 }  // namespace detail
 

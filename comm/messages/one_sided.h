@@ -9,7 +9,7 @@
 
 namespace mpigrad {
 
-// Row rows[i] of the window of rank targets[i].
+// Access i is to row rows[i] of the window of rank targets[i].
 struct Access {
   std::vector<int> targets;
   std::vector<std::int64_t> rows;

@@ -1,6 +1,6 @@
 #pragma once
-// Operations under way, MPI's requests. The adjoint of `wait` starts the opposite transfer and the adjoint of the call that made
-// the request completes it: what overlaps forwards overlaps backwards.
+// Requests, as in MPI: operations under way. The adjoint of `wait` starts the opposite transfer, and the adjoint of the call that
+// made the request completes it: the backward pass overlaps the same operations as the forward pass.
 
 #include <memory>
 #include <optional>
@@ -17,9 +17,9 @@ namespace detail {
 struct Transfer;
 }
 
-// What isend, irecv, iallreduce, ... return; it can be moved, not copied, and is empty once it has been waited for. Every request
-// is waited for, under the tape that saw it start: gradient() refuses others by name. An untaped one that is destroyed waits,
-// except while an exception unwinds the stack.
+// The result of isend, irecv, iallreduce, ...; it can be moved, not copied, and is empty once it has been waited for. Every
+// request must be waited for, under the tape that recorded its start: gradient() throws an Error that names any other request. A
+// request that is not recorded waits when it is destroyed, except while an exception unwinds the stack.
 class [[nodiscard]] Request {
  public:
   Request() = default;
@@ -36,7 +36,7 @@ class [[nodiscard]] Request {
   std::shared_ptr<detail::Transfer> transfer_;
 };
 
-// What has arrived: no tensor for a send, nor for an empty request. `status` tells where a message came from.
+// The received tensor: none for a send or an empty request. `status` returns source and tag of a message.
 Tensor wait(Request& request, Status* status = nullptr);
 inline Tensor wait(Request&& request, Status* status = nullptr) { return wait(request, status); }
 // One by one, in the order of the list.
@@ -48,7 +48,7 @@ struct Completed {
   Status status;
 };
 Completed waitany(std::span<Request> requests);
-// Waits until one is complete, and takes all that are. Nothing if all are empty.
+// Waits until one is complete, and returns all that are. Returns nothing if all are empty.
 std::vector<Completed> waitsome(std::span<Request> requests);
 // wait(request) if that does not block, else nothing.
 std::optional<Tensor> test(Request& request, Status* status = nullptr);
