@@ -1,6 +1,6 @@
 #pragma once
-// What transports that move the data themselves have in common; a new one derives from this and overrides the rest. Used inside
-// comm only.
+// Defaults shared by the transports that move the data themselves; a new transport derives from this class and overrides the
+// rest. Used inside comm only.
 
 #include <limits>
 

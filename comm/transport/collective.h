@@ -1,8 +1,8 @@
 #ifndef MPIGRAD_COMM_TRANSPORT_COLLECTIVE_H
 #define MPIGRAD_COMM_TRANSPORT_COLLECTIVE_H
-// Collective calls as data. A new kind is a row of traits_of() and a case in each of the transports mpi (blocking and not) and
-// nccl; what moves, and the transports of threads, of device copies, staging, checks and the dry transport follow from the row.
-// Its op (comm/collectives/collectives.h) calls Transport::run().
+// Collective calls as data. A new kind needs a row of traits_of() and a case in each of the transports mpi (blocking and not) and
+// nccl; buffer sizes, the transports threads and dry, device copies, staging and checks follow from the row. Its op
+// (comm/collectives/collectives.h) calls Transport::run().
 
 #include <cstdint>
 #include <span>
@@ -13,15 +13,15 @@
 
 namespace mpigrad {
 
-// On booleans max is "or" and min is "and". A new one is a value, a row of traits_of(), and what it does in
+// On booleans max is "or" and min is "and". A new operation needs a value here, a row of traits_of(), and its implementation in
 // comm/transport/combine.h and comm/transport/mpi/call.cpp.
 enum class CombineOp : std::uint8_t { sum, max, min, prod, band, bor, bxor };
 
 struct CombineTraits {
   std::string_view name;
-  bool floating = true;   // of floating-point numbers, too; of integers all are
-  bool booleans = false;  // of booleans, too
-  bool on_gpu = true;     // what moves a GPU's tensors computes it there; else they go over the host
+  bool floating = true;   // takes floating-point numbers, too; every operation takes integers
+  bool booleans = false;  // takes booleans, too
+  bool on_gpu = true;     // computed on the GPU by the transports of GPUs; else the data go through the host
 };
 constexpr CombineTraits traits_of(CombineOp op) {
   switch (op) {
@@ -49,10 +49,10 @@ enum class CollectiveKind : std::uint8_t {
   alltoall
 };
 
-// What a rank sends or receives: nothing, `count` elements, its own of the `counts`, or those of all ranks in their order.
+// The part of a buffer that a rank sends or receives: nothing, `count` elements, its own of the `counts`, or all ranks' in order.
 enum class BufferPart : std::uint8_t { none, count, own, all };
 
-// What a kind of call has.
+// The properties of a kind of call.
 struct CollectiveTraits {
   std::string_view name, nonblocking;
   BufferPart in = BufferPart::none, out = BufferPart::none;
@@ -61,7 +61,7 @@ struct CollectiveTraits {
   bool reduces = false;
 
   constexpr bool rooted() const { return from_root || to_root; }
-  // One per rank, instead of one for all.
+  // True if there is one count per rank, instead of one count for all.
   constexpr bool counts() const { return in == BufferPart::own || in == BufferPart::all; }
 };
 constexpr CollectiveTraits traits_of(CollectiveKind kind) {
@@ -92,8 +92,8 @@ struct Collective {
   DType type = DType::uint8;
   CombineOp op = CombineOp::sum;
   int root = -1;
-  std::int64_t count = 0;                     // where all ranks' parts are alike
-  std::span<const std::int64_t> counts = {};  // one per rank; of alltoall what goes there
+  std::int64_t count = 0;                     // where all ranks' parts have the same size
+  std::span<const std::int64_t> counts = {};  // one per rank; for alltoall the elements sent to it
   std::span<const std::int64_t> receive_counts = {};
 };
 
@@ -101,29 +101,29 @@ struct Collective {
 struct BufferSlice {
   std::int64_t first = 0, count = 0;
 };
-// What rank `rank`, whose arguments these are, sends to `peer`, itself included: of `in`, or of bcast's `out`.
+// The elements that rank `rank`, which passes these arguments, sends to `peer`, itself included: of `in`, or of bcast's `out`.
 BufferSlice sent_slice(const Collective& call, int rank, int peer);
-// Where in its `out` it gets what `peer` sends it. Reductions combine what comes from all peers in one place.
+// The place in the `out` of `rank` for the elements from `peer`. Reductions combine the elements from all peers in one place.
 BufferSlice received_slice(const Collective& call, int rank, int peer);
 
-// Elements that a rank hands in, and that it gets.
+// The numbers of elements that a rank sends and receives.
 struct MovedElements {
   std::int64_t in = 0, out = 0;
 };
 MovedElements moved_elements(const Collective& call, int rank);
 
-// An Error if op does not take that type, and for uint16.
+// Error: op does not take that type, or the type is uint16.
 void check_reduction(std::string_view call, DType type, CombineOp op);
-// An Error with that name in brackets if a count is negative, the root no rank, or the type not one to reduce.
+// Error, with that name in brackets: a negative count, a root that is no rank, or a type that cannot be reduced.
 void check_collective(std::string_view name, const Collective& call, int size);
 
-// A call as its rank makes it: blocking, non-blocking, or on the way to something else.
+// A call with the name under which its rank made it: blocking, non-blocking, or as part of another operation.
 struct Call : Collective {
   std::string_view name;
 };
 // "allreduce(4 float32, sum)"
 std::string describe(const Call& call);
-// Of all ranks, in their order: empty if the calls fit together; else the error's text.
+// Compares the calls of all ranks, in rank order: empty if they fit together; else the text of the error.
 std::string disagreement(std::span<const Call* const> calls) noexcept;
 
 }  // namespace mpigrad

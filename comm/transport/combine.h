@@ -10,7 +10,7 @@
 
 namespace mpigrad {
 
-// Of integers; other types were refused when the call was checked: check_reduction().
+// For integers; check_reduction() has refused other types before.
 template <class T, class F>
 void combine_bits(T* __restrict a, const T* __restrict b, std::int64_t count, const F& f) {
   if constexpr (std::is_integral_v<T>)

@@ -11,7 +11,7 @@
 
 namespace mpigrad::transport_checks {
 
-// A rank, or a number of ranks, as containers count.
+// A rank, or a number of ranks, as an index of containers.
 inline std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 inline void check_count(std::string_view call, std::int64_t count) {

@@ -1,10 +1,11 @@
 #pragma once
-// Sums in the order of ranks wherever a program is to repeat its bits (comm/transport/summation_mode.h says what that costs).
+// Sums in the order of ranks, for programs whose results must repeat bit for bit (costs: comm/transport/summation_mode.h).
 
 namespace mpigrad {
 
-// Whether communicators that this process makes from now on add up so, whatever MPIGRAD_REDUCTIONS says besides; those that are
-// made of others on the way, and on GPUs, too. All ranks ask for the same, before they make the first of which they ask it.
+// Sets whether communicators that this process makes from now on add up in the order of ranks, whatever else MPIGRAD_REDUCTIONS
+// says. This includes communicators derived from others, and GPUs. All ranks must call it with the same value, before they make
+// the first communicator concerned.
 void set_fixed_order(bool fixed);
 
 }  // namespace mpigrad

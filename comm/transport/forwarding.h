@@ -1,6 +1,6 @@
 #pragma once
-// A transport that hands every call on to another one; what watches or changes calls derives from it. It overrides every virtual
-// function of Transport: one that is missing leaves what derives from it abstract. Used inside comm only.
+// A transport that forwards every call to another one; base class of transports that watch or change calls. It overrides every
+// virtual function of Transport: if one is missing, the derived classes are abstract. Used inside comm only.
 
 #include <memory>
 #include <utility>
@@ -45,7 +45,7 @@ class ForwardingTransport : public Transport {
   const std::shared_ptr<Transport>& shared_inner() const { return inner_; }
 
  protected:
-  // What is made of the inner transport (never null) is wrapped as this one is.
+  // Wraps a transport made from the inner one (never null) in the same way as this one.
   virtual std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const = 0;
 
  private:

@@ -11,7 +11,7 @@
 namespace mpigrad {
 
 constexpr int proc_null = -1;   // no peer: nothing is sent, nothing arrives
-constexpr int any_source = -2;  // of receives that take what comes
+constexpr int any_source = -2;  // of receives that take messages from any rank
 constexpr int any_tag = -1;
 
 // Where a message came from.
@@ -20,14 +20,14 @@ struct Status {
   int tag = any_tag;
 };
 
-// What a transport does for an operation under way. Each function but test() is called once at most, and only one of wait() and
-// drop().
+// The implementation of an operation under way by a transport. Each function but test() is called at most once, and only one of
+// wait() and drop().
 class PendingWork {
  public:
   virtual ~PendingWork() = default;
   virtual void wait() = 0;
   virtual bool test() = 0;
-  // Nobody will answer, or wait: what others may still read must stay theirs.
+  // The peers may never answer, and wait() is not called: memory that others may still read must stay valid.
   virtual void drop() noexcept {}
   virtual Status status() const { return {}; }  // of a receive, after wait()
 };
@@ -52,20 +52,20 @@ class Pending {
 
   // Whether there is, or was, something under way.
   explicit operator bool() const { return work_ != nullptr; }
-  // A second call returns at once; an error is told by the first.
+  // A second call returns at once; only the first call throws the error.
   void wait() {
     if (!std::exchange(open_, false)) return;
     const detail::WaitTimer timer(kind_);
     work_->wait();
   }
-  // Whether wait() would return, or throw, at once.
+  // True if wait() would return, or throw, at once.
   bool test() { return !open_ || work_->test(); }
-  // Nobody will answer: as if it had been destroyed by an exception.
+  // Abandons the operation, because the peers may never answer, as its destruction by an exception would.
   void cancel() noexcept {
     if (std::exchange(open_, false)) work_->drop();
   }
   Status status() const { return work_ ? work_->status() : Status(); }
-  // How waiting for it is counted (comm/transport/waited.h); as for messages otherwise.
+  // Counts the waiting time as that of a collective (comm/transport/waited.h); otherwise it counts as that of messages.
   void count_as_collective() { kind_ = &detail::Waited::collectives; }
 
  private:
@@ -73,7 +73,7 @@ class Pending {
     if (std::uncaught_exceptions() > exceptions_) return cancel();
     try {
       wait();
-    } catch (...) {  // the next call meets the same failure
+    } catch (...) {  // the next call throws the same error
     }
   }
 
@@ -83,7 +83,7 @@ class Pending {
   int exceptions_ = std::uncaught_exceptions();
 };
 
-// For transports: pending<Work>(arguments of its constructor...).
+// For transports: makes a Pending from the arguments of Work's constructor.
 template <class Work, class... Arguments>
 Pending pending(Arguments&&... arguments) {
   return Pending(std::make_unique<Work>(std::forward<Arguments>(arguments)...));

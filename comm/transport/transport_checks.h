@@ -46,7 +46,7 @@ inline int check_subgroup(std::span<const int> ranks, int rank, int size) {
   return static_cast<int>(place - ranks.begin());
 }
 
-// What split() makes of every rank's (color, key): the ranks of that color, by key and rank.
+// The ranks of split() that have that color, ordered by key and rank, from every rank's (color, key).
 inline std::vector<int> ranks_of_color(std::span<const std::array<int, 2>> all, int color) {
   std::vector<int> ranks;
   for (std::size_t r = 0; r < all.size(); ++r)

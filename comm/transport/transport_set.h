@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_COMM_TRANSPORT_TRANSPORT_SET_H
 #define MPIGRAD_COMM_TRANSPORT_TRANSPORT_SET_H
-// The transports of one communicator, and how they are stacked. Calls of one line never meet calls of another one.
+// The transports of one communicator, and how they are stacked. Calls of one line never match calls of another one.
 
 #include <memory>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace mpigrad {
 
 struct TransportSet {
-  // For host memory and, made at its first use, for buffers on this rank's GPU (comm/transport/device/device_transport.h).
+  // A host transport and, made at its first use, one for buffers on this rank's GPU (comm/transport/device/device_transport.h).
   struct Line {
     std::shared_ptr<Transport> host, gpu{};
     Lane lane = Lane::halos;
@@ -20,10 +20,10 @@ struct TransportSet {
     Transport& on(DeviceKind device);
   };
 
-  // Collective. `transport` is watched as the environment asks for (comm/transport/watch/checks.h) and adds up by
+  // Collective. `transport` is watched as the environment requests (comm/transport/watch/checks.h) and adds up by
   // inherited_mode(); `side` is a duplicate.
   explicit TransportSet(std::shared_ptr<Transport> transport);
-  // Local: the same ranks and messages, but other sums.
+  // Local: the same ranks and messages, with another mode of sums.
   TransportSet with(const SummationMode& mode) const;
 
   // A duplicate of `main`. Collective at the first use.

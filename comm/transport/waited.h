@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_COMM_TRANSPORT_WAITED_H
 #define MPIGRAD_COMM_TRANSPORT_WAITED_H
-// How long this rank's thread has waited for other ranks, since it began. Two readings of a clock per call, always.
+// The time that this rank's thread has waited for other ranks since it started. Costs two readings of a clock per call, always.
 
 #include <chrono>
 
@@ -13,7 +13,7 @@ struct Waited {
 
 Waited& waited_of_this_thread();
 
-// Counts while it lives; within another one nothing.
+// Adds the time of its scope; a nested timer adds nothing.
 class WaitTimer {
  public:
   explicit WaitTimer(double Waited::*kind) {

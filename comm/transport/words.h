@@ -6,7 +6,7 @@
 
 namespace mpigrad::detail {
 
-// What stands between the commas; nothing of an empty text.
+// The words between the commas; none for an empty text.
 inline std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
   for (auto comma = text.find(','); comma != std::string_view::npos; comma = text.find(','))

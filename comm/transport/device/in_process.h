@@ -1,6 +1,6 @@
 #pragma once
-// Device memory between ranks that are threads of one process, by device copies: ranks that share a GPU, or have one each. The
-// host transport carries addresses and events; no host waits for a device.
+// Device memory between ranks that are threads of one process, by device copies. The ranks share a GPU, or each has its own. The
+// host transport carries addresses and events; the host never waits for a device.
 
 #include <memory>
 
@@ -9,10 +9,10 @@
 
 namespace mpigrad {
 
-// Local: no new communicator. A message sent by this one is received by this one, not by `host`, and the reverse. What a call
-// hands in is copied when it starts, so that the ranks need no second meeting: each takes from the copies of all what it needs,
-// and the last one releases them. Sums are computed by every rank that wants them, in the order of ranks, in types that `memory`
-// computes.
+// Local: no new communicator. A message sent by this transport is received by this one, not by `host`, and the reverse. The
+// inputs of a call are copied when it starts, so that the ranks need no second synchronisation: each takes the parts it needs
+// from the copies of all ranks, and the last one releases them. Every rank that needs a sum computes it, in the order of ranks,
+// in types that `memory` computes.
 std::shared_ptr<Transport> in_process(std::shared_ptr<Transport> host, std::shared_ptr<DeviceMemory> memory);
 
 }  // namespace mpigrad

@@ -1,7 +1,7 @@
 #pragma once
-// Device memory through a transport that moves host memory: buffers are copied to pinned memory of the host, moved by the inner
-// call, and copied back, in the order of this rank's device work. It serves a GPU without NCCL, ranks that share one, and
-// messages with tags and wildcards. The host waits for the device once in each call that has something to send.
+// Device memory through a transport that moves host memory: buffers are copied to pinned host memory, moved by the inner call,
+// and copied back, in the order of this rank's device work. Used for a GPU without NCCL, for ranks that share a GPU, and for
+// messages with tags and wildcards. The host waits for the device once in each call that sends data.
 
 #include <memory>
 
@@ -11,14 +11,14 @@
 namespace mpigrad {
 
 struct StagedOptions {
-  // The inner transport moves device memory itself (a CUDA-aware MPI library): calls that only move data are handed on with the
-  // device's addresses once the device has come so far.
+  // The inner transport moves device memory itself (a CUDA-aware MPI library): calls that only move data are forwarded with
+  // device addresses once the device has finished the preceding work.
   bool direct = false;
-  // Reductions too, of all types but the 16-bit ones, which the inner transport may convert.
+  // Reductions are forwarded too, of all types but the 16-bit ones, which the inner transport may convert.
   bool direct_reductions = false;
 };
 
-// Local: no new communicator. Messages match those that others send and receive by `inner` itself.
+// Local: no new communicator. Messages match those that other ranks send and receive directly by `inner`.
 std::shared_ptr<Transport> staged(std::shared_ptr<Transport> inner, std::shared_ptr<DeviceMemory> memory,
                                   const StagedOptions& options = {});
 

@@ -1,5 +1,5 @@
 #pragma once
-// How this folder talks to MPI: checked calls, element types and 64-bit counts.
+// Calls of MPI in this folder: error checks, element types and 64-bit counts.
 
 #ifndef MPICH_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX 1  // the C++ bindings that MPI removed in 2012: needless symbols and warnings
@@ -21,18 +21,18 @@ namespace mpigrad::mpi {
 // Throws an Error with MPI's own text unless code is MPI_SUCCESS.
 void check(int code, std::string_view call);
 
-// After MPI_Finalize nothing may be called any more.
+// True after MPI_Finalize, when no MPI function may be called any more.
 bool finalized();
 
-// MPI_Wait, which gives its core to others between one look and the next. MPICH 4.0.2 keeps it, whatever its setting
-// POLLS_BEFORE_YIELD says: where ranks are more than cores, whoever it waits for does not run meanwhile (an allreduce of 64 bytes
-// on 3 ranks and 2 cores took 8.3 ms instead of 0.02).
-// `bytes` are all that the call moves.
+// MPI_Wait that yields its core between two polls. MPICH 4.0.2 never yields, whatever its setting POLLS_BEFORE_YIELD says: where
+// there are more ranks than cores, the rank it waits for cannot run meanwhile (an allreduce of 64 bytes on 3 ranks and 2 cores
+// took 8.3 ms instead of 0.02).
+// `bytes`: all bytes that the call moves.
 int wait(MPI_Request& request, MPI_Status& status, std::int64_t bytes);
 
-// MPI_Abort, which waits for the process manager's answer: where that cannot be reached, this process ends by itself.
+// MPI_Abort, which waits for the process manager's answer; if the manager cannot be reached, this process ends by itself.
 [[noreturn]] void abort_job(int code);
-// Ends this process with that exit code after some seconds, if it is still there then; `line`, if any, is printed first.
+// Ends this process with that exit code if it is still running after that many seconds; `line`, if not empty, is printed first.
 void end_process_in(int seconds, int code, std::string line = {});
 
 MPI_Datatype type_of(DType type);
@@ -56,7 +56,7 @@ To checked(std::int64_t count, std::string_view call) {
   return static_cast<To>(count);
 }
 
-// Counts and displacements as the v-collectives want them.
+// Counts and displacements in the form that the v-collectives take.
 struct Layout {
   std::vector<Count> counts;
   std::vector<Displacement> displacements;

@@ -12,9 +12,9 @@
 
 namespace mpigrad {
 
-// A transport over the ranks of `communicator`. Collective over them. All traffic goes over a private duplicate; the caller's
-// communicator stays the caller's. MPI must be initialised, and is not finalised by us. A SettingsError on all ranks if the
-// environment's MPIGRAD_* variables differ between them (comm/transport/environment.h).
+// A transport over the ranks of `communicator`. Collective over them. All traffic uses a private duplicate; the caller keeps its
+// communicator. MPI must be initialised, and we do not finalise it. A SettingsError on all ranks if the environment's MPIGRAD_*
+// variables differ between them (comm/transport/environment.h).
 std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator);
 
 // The communicator of an mpi transport (parallel HDF5 wants one). It belongs to the transport: use it only for calls that

@@ -8,7 +8,7 @@
 
 namespace mpigrad::mpi {
 
-// Requests under way, and what the receives among them (the first ones) must turn out to be.
+// Requests under way, and the messages expected by the receives among them (the first ones).
 class Requests final : public PendingWork {
  public:
   Requests(std::string_view call, int rank, DType type, std::span<const Message> receives)
@@ -17,13 +17,13 @@ class Requests final : public PendingWork {
   // Kept until the end, because MPI reads them.
   std::vector<Layout> layouts;
   std::vector<std::byte> copy;
-  std::int64_t bytes = 0;  // that are moved
+  std::int64_t bytes = 0;  // number of bytes moved
 
   void wait() override {
-    if (finalized()) return;  // all has gone with MPI
+    if (finalized()) return;  // MPI has released all requests
     auto& requests = requests_;
     std::vector<MPI_Status> statuses(requests.size());
-    // One by one: all are complete, and each has told its own error, whatever happens to the others.
+    // One by one: all are completed, and each reports its own error, whatever happens to the others.
     int code = MPI_SUCCESS;
     std::size_t failed = 0;
     for (std::size_t i = 0; i < requests.size(); ++i)
@@ -32,7 +32,7 @@ class Requests final : public PendingWork {
     int error = MPI_SUCCESS;
     if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
     if (error == MPI_ERR_TRUNCATE && failed < receives_.size()) {
-      // Which message it was stands in the status; its length does not.
+      // The status says which message it was, but not its length.
       const auto& message = receives_[failed];
       fail("[{}] rank {} sent more than {} {} with tag {} to rank {}, which expects {}: more elements, or larger ones", call_,
            message.peer == any_source ? statuses[failed].MPI_SOURCE : message.peer, message.count, name_of(type_),
@@ -53,13 +53,13 @@ class Requests final : public PendingWork {
   bool test() override {
     for (auto& request : requests_) {
       int done = 0;
-      if (MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return true;  // wait tells
+      if (MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return true;  // wait() throws the error
       if (!done) return false;
     }
     return true;
   }
 
-  // The peers may never answer: the receives are cancelled, the rest is left to the end of the job.
+  // The peers may never answer: the receives are cancelled, the other requests are left to the end of the job.
   void drop() noexcept override {
     for (std::size_t i = 0; i < receives_.size() && i < requests_.size() && !finalized(); ++i) {
       MPI_Cancel(&requests_[i]);

@@ -1,5 +1,5 @@
 #pragma once
-// One NCCL communicator, its errors, and the order of its calls among those of others.
+// One NCCL communicator, its errors, and the order of its calls relative to those of other communicators.
 
 #include <nccl.h>
 
@@ -14,14 +14,14 @@
 
 namespace mpigrad::nccl {
 
-// NCCL's communicators are used by one thread at a time (its manual, "Thread Safety"): the rank's thread, but for the monitor,
-// which asks for errors between two calls.
+// NCCL's communicators are used by one thread at a time (its manual, "Thread Safety"): the rank's thread, except that the monitor
+// asks for errors between two calls.
 class Connection {
  public:
   // Collective over the ranks of `host`, which carries the unique id.
   Connection(std::shared_ptr<Transport> host, Lane lane);
-  // Collective over the ranks of `parent`, which waits for what it has been given: the part of equal colours, ordered by (key,
-  // rank), with `host` for its control. Without one this rank has a negative colour and its connection is empty.
+  // Collective over the ranks of `parent`, after waiting for its work: the part of equal colours, ordered by (key, rank). `host`
+  // is the control communicator; null where this rank has a negative colour, whose connection is empty.
   Connection(std::shared_ptr<Transport> host, Connection& parent, int color, int key);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -31,8 +31,8 @@ class Connection {
   Lane lane() const { return lane_; }
   cuda::Stream stream() const;
 
-  // calls(communicator, stream) between ncclGroupStart and ncclGroupEnd, after all that the compute stream has been given.
-  // `call` names it in errors.
+  // Calls calls(communicator, stream) between ncclGroupStart and ncclGroupEnd, after all work that the compute stream has been
+  // given. `call` is the name used in errors.
   template <class Calls>
   void issue(std::string_view call, const Calls& calls) {
     const std::lock_guard lock(mutex_);
@@ -41,16 +41,16 @@ class Connection {
     calls(communicator_, stream());
     group.end();
   }
-  // Throws what NCCL's own threads have met since.
+  // Throws the errors that NCCL's own threads have met since.
   void check_asynchronous();
 
   // Throws "[nccl] CALL: WHAT failed: TEXT".
   void check(ncclResult_t code, const char* what);
-  // For the monitor's thread: the error's text, empty if there is none or a call is under way.
+  // For the monitor's thread: the error's text; empty if there is no error or a call is under way.
   std::string poll();
 
  private:
-  // Ends the group also when a call in it throws: NCCL keeps the nesting per thread.
+  // Ends the group even if a call in it throws, because NCCL keeps the nesting per thread.
   class Group {
    public:
     explicit Group(Connection& connection) : connection_(connection) { connection_.check(ncclGroupStart(), "ncclGroupStart"); }

@@ -1,6 +1,6 @@
 #pragma once
-// What the rank threads of one communicator share. A collective call publishes each rank's pointers, enters (all have
-// published), reads the others' memory, and leaves (all have read).
+// The state shared by the rank threads of one communicator. In a collective call each rank publishes its pointers, enters (all
+// have published), reads the others' memory, and leaves (all have read).
 
 #include <atomic>
 #include <condition_variable>
@@ -23,12 +23,12 @@ namespace mpigrad::threads {
 
 class Group;
 
-// One run_threads: which of its ranks failed or ended. Shared by all groups made inside it.
+// One run_threads() call: which of its ranks failed or ended. Shared by all groups made inside it.
 class World {
  public:
   explicit World(int size);
 
-  // The first failure only; wakes every rank that waits.
+  // Records the first failure only; wakes every rank that waits.
   void fail(int rank, std::string message);
   void end(int rank);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -51,8 +51,8 @@ class World {
   bool spins_ = false;  // every rank has a core
 };
 
-// A rank's call lives on its stack until leave().
-// Does one rank's share of the work in all ranks' memory; all shares together are the collective. The calls agree.
+// A rank's call lives on its stack until leave(). do_share() does one rank's share of the work in all ranks' memory; all shares
+// together are the collective. The calls must agree.
 void do_share(std::span<const Call* const> calls, int rank) noexcept;
 
 using Bytes = std::unique_ptr<std::byte[]>;
@@ -68,11 +68,11 @@ class Group {
 
   // Waits until all ranks are here; returns their calls. Throws if one of them has failed or ended.
   std::span<const Call* const> enter(int rank, const Call& call);
-  // Waits until all ranks have read. Never throws: whoever has entered reads and leaves, and a rank that left early would take
-  // away memory that others still read.
+  // Waits until all ranks have read. Never throws: a rank that has entered must read and leave, because a rank that left early
+  // would release memory that others still read.
   void leave() noexcept;
 
-  // A message as it lies in the receiver's mailbox.
+  // A message in the receiver's mailbox.
   struct Envelope {
     int source = 0, tag = 0;
     Bytes data;
@@ -80,41 +80,43 @@ class Group {
     DType type = DType::uint8;
   };
   void deliver(int destination, Envelope envelope);
-  // As in MPI, a message goes to the first receive posted that takes it, and a receive takes the first message that has arrived.
+  // As in MPI, a message goes to the first posted receive that matches it, and a receive takes the first matching message that
+  // has arrived.
   struct Posted {
     int source = 0, tag = 0;  // or any_source, any_tag
-    std::uint64_t place = 0;  // in the order of posting
+    std::uint64_t place = 0;  // position in the order of posting
     Envelope envelope = {};
     std::atomic<bool> filled = false;
   };
   std::shared_ptr<Posted> post_receive(int source, int destination, int tag);
-  // Waits until it is filled.
+  // Waits until the receive is filled.
   Envelope take(int destination, const std::shared_ptr<Posted>& posted);
   bool filled(const Posted& posted) const { return posted.filled.load(std::memory_order_acquire) || world_->failed(); }
   void cancel(int destination, const std::shared_ptr<Posted>& posted) noexcept;
 
-  // One non-blocking collective. Once all have started it, any rank may read and write the buffers of all, until no rank's share
-  // of the work is left.
+  // One non-blocking collective. Once all ranks have started it, any rank may read and write the buffers of all, until all ranks'
+  // shares of the work are done.
   struct Started {
     std::string_view name;
     std::vector<Call> calls;
-    std::vector<std::vector<std::int64_t>> counts;  // that the calls refer to
+    std::vector<std::vector<std::int64_t>> counts;  // the spans of the calls refer to these
     std::vector<bool> present;
     std::atomic<int> arrived = 0;
     int next_share = 0, active = 0;
     std::vector<Bytes> kept;
   };
   std::shared_ptr<Started> start(int rank, std::uint64_t ordinal, const Call& call);
-  // Waits until all ranks have started it, and for all shares: whoever waits does the next one. Throws if the ranks disagree, or
-  // one of them has failed or ended.
+  // Waits until all ranks have started the call and all shares are done; each waiting rank does the next share itself. Throws if
+  // the ranks disagree, or one of them has failed or ended.
   void complete(Started& started);
   bool all_started(const Started& started) const {
     return started.arrived.load(std::memory_order_acquire) == size() || world_->failed();
   }
-  // The rank's buffers are about to go away: helps to complete what all have started, else leaves a copy to the others.
+  // The rank's buffers are about to be released: helps to complete a call that all have started, else leaves a copy to the
+  // others.
   void abandon(Started& started, int rank) noexcept;
 
-  // The group of these ranks (of this group) that their ordinal-th such call makes.
+  // The group made by the ordinal-th such call of these ranks (of this group).
   std::shared_ptr<Group> child(std::span<const int> ranks, std::uint64_t ordinal);
 
   void wake();
@@ -123,8 +125,8 @@ class Group {
   struct Mailbox {
     std::mutex mutex;
     std::condition_variable changed;
-    // Both by source and tag, so that among thousands that wait the one that fits is found as fast as among a few; each with its
-    // place in the order of posting or arrival, for any_source and any_tag. Receives: source, tag and place.
+    // Both are ordered by source and tag, so that a match among thousands is found as fast as among a few. Each entry has its
+    // place in the order of posting or arrival, for any_source and any_tag. Keys of receives: source, tag and place.
     std::map<std::tuple<int, int, std::uint64_t>, std::shared_ptr<Posted>> posted;
     std::map<std::pair<int, int>, std::deque<std::pair<std::uint64_t, Envelope>>> arrived;
     std::uint64_t posts = 0, arrivals = 0;
@@ -136,7 +138,7 @@ class Group {
 
   // Throws if the world has failed, or if a rank of this group that is not `present` has ended.
   void check_alive(std::string_view call, const std::vector<bool>& present) const;
-  // Throws if nobody is left who could send it.
+  // Throws if no rank is left that could send the message.
   void check_sender(const Posted& posted, int destination) const;
   bool spin(std::uint64_t generation) const;
 
@@ -155,7 +157,7 @@ class Group {
   std::map<std::pair<std::vector<int>, std::uint64_t>, Child> children_;
 };
 
-// What has arrived, into the memory of the receive that took it; an Error if it is not what that one expects.
+// Copies a received message into the memory of its receive; an Error if it does not match what the receive expects.
 Status read_envelope(const Group::Envelope& envelope, const Message& message, DType type, int rank);
 
 // Several receives as one.

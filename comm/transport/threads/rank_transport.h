@@ -1,6 +1,6 @@
 #pragma once
-// One rank's end of a communicator inside one process: the functions that are the same for ranks that are threads and for ranks
-// that take turns on one thread (examples/site/browser/turns.h).
+// One rank's end of a communicator inside one process: functions shared by ranks that are threads and ranks that take turns on
+// one thread (examples/site/browser/turns.h).
 
 #include <array>
 #include <cstdint>
@@ -56,7 +56,7 @@ class RankTransport : public BasicTransport {
   }
 
  protected:
-  // in_one_process: whether the ranks read each other's memory while they run.
+  // in_one_process: true if the ranks read each other's memory while they run.
   RankTransport(int rank, int size, bool in_one_process)
       : BasicTransport({.name = "threads",
                         .rank = rank,
@@ -68,10 +68,10 @@ class RankTransport : public BasicTransport {
   // A blocking collective call.
   virtual void meet(const Call& call) = 0;
   virtual void send(const Message& message, DType type) = 0;
-  // The communicator of `ranks` that their ordinal-th such call makes; this rank is their `place`-th.
+  // The communicator made by the ordinal-th such call of `ranks`; this rank is their `place`-th.
   virtual std::shared_ptr<Transport> child(std::span<const int> ranks, std::uint64_t ordinal, int place) = 0;
 
-  // A message of this rank as its receiver's mailbox holds it.
+  // A message of this rank in the form in which the receiver's mailbox stores it.
   Group::Envelope envelope(const Message& message, DType type) const {
     return {rank(), message.tag, copy_of(message.data, message.count * size_of(type)), message.count, type};
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What a rank is doing, for its watchdog and for errors: the last call, and since when it waits. Made on the rank's own thread.
-// Used inside comm only.
+// The activity of a rank, for its watchdog and for errors: the last call, and since when it waits. Created on the rank's own
+// thread. Used inside comm only.
 
 #include <array>
 #include <chrono>
@@ -16,14 +16,14 @@
 
 namespace mpigrad::detail {
 
-// What all ranks of a collective call must agree on. Compared and sent bytewise, so every byte is set.
+// The properties of a collective call on which all ranks must agree. Compared and sent bytewise, so every byte is set.
 struct Signature {
   std::array<char, 32> call{};
   std::int64_t number = 0;   // of the call on its communicator
-  std::int64_t count = 0;    // elements; in all, where there is one count per rank
+  std::int64_t count = 0;    // elements; the total, where there is one count per rank
   std::uint64_t counts = 0;  // hash of one count per rank
   std::int32_t type = -1, reduction = -1, root = -1;
-  std::int32_t recorded = 0;  // on a tape: its adjoint will communicate, too
+  std::int32_t recorded = 0;  // 1 on a tape: the call's adjoint will communicate, too
 
   Signature() = default;
   Signature(std::string_view name, std::int64_t n) : number(n) { name.copy(call.data(), call.size() - 1); }
@@ -42,12 +42,12 @@ class CallBoard {
     std::int64_t milliseconds = 0;  // in this call, or since it ended
     std::int32_t waiting = 0;       // 1 inside the call
     std::int32_t ranks = 0;         // of the call's communicator
-    std::int32_t counts = 0;        // 1 in training, outside phases that may take any time
-    std::int32_t gpu = 0;           // 1: the host waits for its GPU, behind the call
+    std::int32_t counts = 0;        // 1 in training, outside phases of unlimited duration
+    std::int32_t gpu = 0;           // 1: the host waits for its GPU, after the call
     std::int32_t ended = 0;         // 1: the rank has reached the end of the program, `milliseconds` ago
     std::int32_t unused = 0;        // every byte is set
   };
-  // A call that is made of others, as those of GPUs are of the host's, is what counts, not they.
+  // If a call consists of other calls, as those of GPUs consist of the host's, only the outermost one counts.
   void begin(const Signature& call, int ranks);
   void end();
   void end_program();
@@ -61,7 +61,7 @@ class CallBoard {
   std::shared_ptr<const Activity> activity_ = activity_of_this_thread();
 };
 
-// Of the rank that runs on this thread; may be null. Transports made on it keep it.
+// The board of the rank that runs on this thread; may be null. Transports made on the thread keep a reference.
 std::shared_ptr<CallBoard>& board_of_this_thread();
 
 }  // namespace mpigrad::detail

@@ -1,32 +1,32 @@
 #pragma once
-// Checks between ranks. MPI itself finds few mismatches, on some ranks only, and hangs or computes nonsense in the others.
+// Checks between ranks. MPI itself detects few mismatches, on some ranks only; in other cases it hangs or computes wrong results.
 //
 // The environment variable MPIGRAD_CHECKS switches them on for a whole program, with words separated by commas:
 //
 //   signatures      every collective call is compared over its ranks before anything moves: call, number, type, count, reduction,
 //                   root, and whether it is recorded on a tape. A mismatch is the same Error on all ranks, which names the ranks
-//                   that differ and both calls. One allgather of 80 bytes per rank and call. Of a non-blocking call it is told at
-//                   the wait.
+//                   that differ and both calls. Costs one allgather of 80 bytes per rank and call. A non-blocking call
+//                   throws the Error at the wait.
 //   signatures=K    the same at every K-th call of a communicator
-//   same, same=K    what is said to be the same on all ranks is compared: the values given to `replicate` (weights that drifted
-//                   apart), the cotangents that come to allreduce_invariant and allgather_invariant. One allgather of a hash.
-//                   After every K-th step of an optimizer its parameters are compared, those of which a use went around
-//                   `replicate` included; what is meant to differ has a layout that splits it
+//   same, same=K    values that must be the same on all ranks are compared: the inputs of `replicate` (weights that drifted
+//                   apart), and the cotangents of allreduce_invariant and allgather_invariant. Costs one allgather of a hash.
+//                   After every K-th step of an optimizer its parameters are compared, including those that were used without
+//                   `replicate`; parameters that are meant to differ have a layout that splits them
 //                   (comm/distributed/same_parameters.h).
-//   memory          what a tape keeps of memory that the program wraps (wrap()) is the same in the backward pass, by a hash: else
-//                   an Error (framework/engine/kept_memory.h)
+//   memory          the values that a tape keeps in memory wrapped by the program (wrap()) must be the same in the backward pass,
+//                   compared by a hash: else an Error (framework/engine/kept_memory.h)
 //   trace           every call prints a line to standard error: rank, number, call, peers, bytes, milliseconds
-//   watchdog=T      a call that takes longer than T seconds ends the job, on all ranks, with what each was doing
+//   watchdog=T      a call that takes longer than T seconds ends the job, on all ranks, with the activity of each rank
 //                   (comm/transport/watch/watchdog.h)
-//   stall=T         only where nobody can go on, in training: from the first step of an optimizer on the job ends if a call takes
-//                   longer than T seconds and every rank is in such a call, or one does not answer for another T / 2 seconds.
-//                   Evaluation, checkpoints and files do not count. Over more than one host this is on, with T = 600, in
+//   stall=T         detects a training in which no rank can continue: from the first step of an optimizer on the job ends if a
+//                   call takes longer than T seconds and every rank is in such a call, or one does not answer for another T / 2
+//                   seconds. Evaluation, checkpoints and files do not count. Over more than one host this is on, with T = 600, in
 //                   programs that launch() or run() starts.
-//   watchdog=off    neither of the two, nor the one below
+//   watchdog=off    neither of these two, nor the watchdog described below
 //
-// Without any, several processes on one host have a watchdog that ends the job only where a rank has reached the end of the
-// program and all others have waited in calls for 10 s. Under threads, and with watchdog=off, nothing is wrapped, which costs
-// nothing.
+// Without any of these words, several processes on one host have a watchdog that ends the job only where a rank has reached the
+// end of the program and all others have waited in calls for 10 s. Under threads, and with watchdog=off, transports are not
+// wrapped and checks cost nothing.
 
 #include <memory>
 #include <string_view>
@@ -36,22 +36,22 @@
 namespace mpigrad {
 
 struct CheckOptions {
-  int signatures = 0;  // compare every so many calls; 0: never
+  int signatures = 0;  // compare every `signatures`-th call; 0: never
   int same = 0;        // likewise
   bool memory = false;
   bool trace = false;
   double watchdog = 0;  // seconds; 0: none
-  double stall = 0;     // seconds; 0: none, but over more than one host
+  double stall = 0;     // seconds; 0: the default, on only over more than one host
   bool no_watchdog = false;
   explicit operator bool() const { return signatures > 0 || same > 0 || trace || watchdog > 0; }
 };
 
-// What MPIGRAD_CHECKS says. Error: a word that is none of the above.
+// The options in a value of MPIGRAD_CHECKS. Error: a word that is none of the above.
 CheckOptions parse_checks(std::string_view text);
 CheckOptions checks_of_environment();
 
-// `transport` watched as asked for, and for this rank's watchdog if it has one; itself if there is nothing to do, if it is
-// watched already, or if it is the dry one. Collective.
+// `transport`, wrapped to be watched as requested, and for this rank's watchdog if it has one. Returns it unchanged if there is
+// nothing to do, if it is watched already, or if it is the dry one. Collective.
 std::shared_ptr<Transport> watched(std::shared_ptr<Transport> transport, const CheckOptions& options = checks_of_environment());
 
 }  // namespace mpigrad

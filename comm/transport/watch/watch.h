@@ -37,7 +37,7 @@ inline void print_line(const std::string& line) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }  // one write: lines do not mix
 
-// Tells the board while a call runs, and prints what it took.
+// Reports a call to the board while it runs, and prints its duration.
 class Watch {
  public:
   Watch(const CheckOptions& options, CallBoard* board, const Signature& call, const Transport& transport)
@@ -74,7 +74,7 @@ class Watch {
 
 class WatchedPending final : public PendingWork {
  public:
-  // `agreed` and `paired` are comparisons of what the ranks have started, if there are any.
+  // `agreed` and `paired` are comparisons of the calls that the ranks have started; they may be empty.
   WatchedPending(Pending operation, Pending agreed, Pending paired, const Watch& watch, std::string what,
                  std::shared_ptr<CallBoard> board)
       : operation_(std::move(operation)), agreed_(std::move(agreed)), paired_(std::move(paired)), watch_(watch),
@@ -107,11 +107,11 @@ class WatchedPending final : public PendingWork {
   std::shared_ptr<CallBoard> board_;  // kept alive
 };
 
-// An allgather under way whose result is judged at the wait.
+// An allgather under way whose result is checked at the wait.
 template <class T>
 class Comparison final : public PendingWork {
  public:
-  // `mine` of every rank, of equal lengths.
+  // Gathers `mine` of every rank, of equal lengths.
   Comparison(Transport& control, std::vector<T> mine, std::function<void(const std::vector<T>& all)> judge)
       : mine_(std::move(mine)), all_(mine_.size() * static_cast<std::size_t>(control.size())), judge_(std::move(judge)) {
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(control.size()),
@@ -129,7 +129,7 @@ class Comparison final : public PendingWork {
  private:
   std::vector<T> mine_, all_;
   std::function<void(const std::vector<T>&)> judge_;
-  Pending operation_;  // goes before the buffers
+  Pending operation_;  // destroyed before the buffers
 };
 
 }  // namespace mpigrad::detail

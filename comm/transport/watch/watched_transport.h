@@ -8,7 +8,7 @@
 namespace mpigrad::detail {
 
 std::shared_ptr<Transport> watched_transport(std::shared_ptr<Transport> inner, const CheckOptions& options);
-// `same` of the options with which a transport is watched, also behind others; 0 if it is not.
+// The value of the check `same` with which a transport is watched, even if it is wrapped by others; 0 if it is not watched.
 int same_every(const Transport& transport);
 
 }  // namespace mpigrad::detail

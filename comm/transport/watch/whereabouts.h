@@ -1,9 +1,9 @@
 #pragma once
-// Where in the program a rank's thread is, as another thread finds out: for hangs. Costs nothing until somebody asks.
+// Finds out where in the program a rank's thread is, from another thread: for hangs. No cost until it is used.
 //
-// The thread is sent a SIGURG (which nobody else minds: it is ignored by default), whose handler notes the return addresses on
-// its stack. Functions and lines come from addr2line (of binutils) where it is installed; lines are those of programs that were
-// compiled with -g, functions those of all that are not stripped.
+// The thread is sent a SIGURG (ignored by default), whose handler notes the return addresses on its stack. addr2line (of
+// binutils), where it is installed, translates these to functions and lines: lines for programs that were compiled with -g,
+// functions for all programs that are not stripped.
 
 #include <pthread.h>
 
@@ -14,17 +14,17 @@ namespace mpigrad::detail {
 
 class Whereabouts {
  public:
-  // Of the thread that makes it, which must outlive it.
+  // For the thread that constructs it, which must outlive it.
   Whereabouts();
-  // "in mpigrad::allreduce, called by main at train.cpp:42"; empty if the thread does not say so within a second, or if nothing
-  // is known about its stack. One thread at a time.
+  // "in mpigrad::allreduce, called by main at train.cpp:42"; empty if the thread does not answer within a second, or if nothing
+  // is known about its stack. One thread at a time may call it.
   std::string find() const;
 
  private:
   pthread_t thread_;
 };
 
-// The same of a stack, its innermost return address first: what the tests ask.
+// The same for a stack given as return addresses, innermost first: used by the tests.
 std::string describe_stack(void* const* addresses, int count);
 
 }  // namespace mpigrad::detail
