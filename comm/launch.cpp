@@ -58,7 +58,7 @@ void set_ranks(LaunchOptions& options, std::string_view source, std::string_view
 
 void print_error(int rank, int size, std::string_view message) {
   std::string line = size > 1 ? fmt::format("[rank {} of {}] ", rank, size) : "";
-  for (bool more = true; more;) {  // a message may have lines, and in them the names of files
+  for (bool more = true; more;) {  // a message may have several lines, which may contain file names
     const auto end = message.find('\n');
     line += printable(message.substr(0, end), std::string::npos) + "\n";
     more = end != std::string_view::npos;
@@ -69,13 +69,14 @@ void print_error(int rank, int size, std::string_view message) {
   std::fflush(stderr);
 }
 
-// Where MPI does not run (yet) only the launcher can tell who is first and says it once for all.
+// Prints an error once for all processes where MPI does not run (yet): the launcher's environment tells which process is the
+// first.
 int print_launch_error(const char* message) {
   if (first_of_launch()) print_error(0, 1, message);
   return 2;
 }
 
-// The exit code of a rank that has ended well.
+// The exit code of a rank whose body has returned 0.
 int output_code(int rank, int size) {
   const auto problem = output_problem();
   if (problem.empty()) return 0;
@@ -83,8 +84,8 @@ int output_code(int rank, int size) {
   return 1;
 }
 
-// The watchdog that MPIGRAD_CHECKS asks for, the one of jobs over several hosts, or that of ranks that have ended, which threads
-// find themselves; none if there is no need. Collective.
+// The watchdog that MPIGRAD_CHECKS requests, the one of jobs over several hosts, or that of ranks that have ended (threads detect
+// this without a watchdog); null if none is needed. Collective.
 std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
   constexpr double default_limit = 600, limit_of_ends = 10;  // see comm/transport/watch/watchdog.h
   const auto checks = checks_of_environment();
@@ -96,9 +97,10 @@ std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
     seconds = checks.stall > 0 ? checks.stall : several_hosts ? default_limit : 0;
     if (checks.stall <= 0 && several_hosts && !world.any_thread()) {
       if (world.rank() == 0)
-        fmt::print(stderr,
-                   "[watchdog] this MPI library gives no MPI_THREAD_MULTIPLE: nothing ends this job if the link between its "
-                   "hosts is cut (MPIGRAD_CHECKS=watchdog=off says so no more)\n");
+        fmt::print(
+            stderr,
+            "[watchdog] this MPI library does not provide MPI_THREAD_MULTIPLE: this job will not end if the link between its "
+            "hosts is cut (MPIGRAD_CHECKS=watchdog=off silences this warning)\n");
       return nullptr;
     }
     if (seconds <= 0 && world.size() > 1 && !world.in_one_process() && world.any_thread())
@@ -111,7 +113,7 @@ std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
   return watchdog;
 }
 
-// Runs body on the device asked for, watched.
+// Runs body on the requested device, with a watchdog.
 int run_watched(const std::shared_ptr<Transport>& world, const LaunchOptions& options,
                 const std::function<int(std::shared_ptr<Transport>)>& body) {
   set_threads_of_rank(*world);
@@ -158,8 +160,8 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
   return output_code(0, 1);
 }
 
-// Whether options make no sense, or ask for what is not there, on any rank: they may differ, and so may the nodes. Says so once.
-// Collective.
+// True if the options of any rank are invalid or request something that is not available: options may differ, and so may nodes.
+// Prints the error once. Collective.
 bool any_refuses(Transport& world, const std::string& mine) {
   const auto size = static_cast<std::size_t>(world.size());
   const auto length = static_cast<std::int64_t>(mine.size());
@@ -176,8 +178,8 @@ bool any_refuses(Transport& world, const std::string& mine) {
   return true;
 }
 
-// Whether MPI does not know the launcher. Of worlds that know nothing of each other the launcher's first process says so, and the
-// others give it time: a launcher may end all when one has ended.
+// True if MPI does not know the launcher. Each process is then a world by itself: the launcher's first process prints the error,
+// and the others wait a second, because a launcher may end all processes when one has ended.
 bool refuses_copies(const Transport& world) {
   const auto launcher = launcher_of_environment();
   const auto problem = copies_problem(launcher, world.size());
@@ -192,7 +194,7 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
   const int expected = options.ranks;
   std::shared_ptr<Transport> world;
   try {
-    hdf5::open_library();  // before MPI: see there
+    hdf5::open_library();  // before MPI: see io_thread.h
     world = mpi_world(&argc, &argv);
     if (refuses_copies(*world)) return 2;
     if (problem.empty() && expected != 0 && expected != world->size())
@@ -211,7 +213,7 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
   const auto end = [&](const std::string& message) {
     print_error(rank, size, message);
     if (size == 1) return 1;
-    // Others that fail for the same or another reason get the time to say so.
+    // Gives ranks that fail at the same time, for the same or another reason, the time to print their errors.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     world->abort(1);
     return 1;
@@ -253,7 +255,7 @@ LaunchOptions take_launch_options(int& argc, char** argv) {
       } else if (rest[0] == '=') {
         value = rest.substr(1);
       } else {
-        continue;  // another option that begins alike
+        continue;  // another option with the same beginning
       }
       const auto set = name == "--ranks" ? set_ranks : name == "--device" ? set_device : set_transport;
       set(options, name, value);
@@ -298,18 +300,18 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
   std::string problem;
   if (const auto text = address_space_problem(); !text.empty()) {
     print_launch_error(text.c_str());
-    std::_Exit(2);  // what libraries have begun would hang
+    std::_Exit(2);  // the destructors of libraries would hang
   }
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
-    // Refused here if they make no sense.
+    // Invalid values are refused here.
     if (checks_of_environment().memory) detail::check_wrapped_memory(true);
     default_summation_mode(), cuda_aware_mpi(), require_threads_that_fit();
     require_switch("MPIGRAD_GPU_POISON");
     for (const auto& warning : mistyped_variables())
       if (first_of_launch()) print_error(0, 1, warning.c_str());
   } catch (const std::exception& error) {
-    // A process that ends before MPI has begun leaves the others waiting for it.
+    // A process that ends before MPI is initialised leaves the others waiting for it: the error is reported after that.
     if (!mpi_available() || launcher_of_environment().processes <= 1) return print_launch_error(error.what());
     problem = error.what();
   }

@@ -24,7 +24,8 @@ class Checker {
   }
 
  private:
-  // Additive, odd and 0 at 0, to rounding; the same answer on all ranks. max(0, x) is additive where no sign changes.
+  // Tests that f is additive, odd and 0 at 0, to rounding; the same result on all ranks. (max(0, x) is additive where no sign
+  // changes, but not odd.)
   bool is_linear() {
     const Tensors a = inputs_.random(options_.seed, 6), b = inputs_.random(options_.seed, 7), f_a = f_(a);
     const double tolerance = std::max(options_.tolerance, 16 * detail::coarsest_epsilon(comm_, like_, f_a));
@@ -59,10 +60,10 @@ class Checker {
       note("<J v, u> and <v, J^T u>", report_.exact, outputs.inner(jvp(f_, x, v), u), found, typical, options_.tolerance);
       note_derivative(
           "first order", report_.first, [&](double t) { return outputs.inner(f_(moved(x, t, v)), u); }, found, typical);
-      if (on_kink_) return;  // where there is no first derivative there is no second one
+      if (on_kink_) return;  // without a first derivative there is no second one
     }
 
-    // Through Record::yes, and by a tape around a tape.
+    // The second order is checked through Record::yes, and by a tape around a tape.
     for (const bool nested : {false, true}) {
       Tensors second;
       const auto differentiate = [&](Tape& tape, const Tensors& inner_gradient) {
@@ -110,7 +111,7 @@ class Checker {
     return tape.vjp(y, u, x);
   }
 
-  // Errors are relative to this at least, because a random direction may be nearly at right angles.
+  // The smallest denominator of relative errors, because a random direction may be nearly orthogonal to the gradient.
   double typical_of(const Tensors& g, const Tensors& v) const {
     return 0.05 * inputs_.norm(g) * inputs_.norm(v) / std::sqrt(inputs_.elements() + 1);
   }
@@ -146,13 +147,13 @@ class Checker {
     if (!(error <= tolerance)) failed("{} is off by {:.1e}: {} and {}; ", order, error, expected, found);
   }
 
-  // `found` against differences of g. Where the two sides of the tape agree, a wrong difference may also mean that g has a kink
-  // beside x: then smaller steps, which end before it, agree; or at x: then no steps do, and the two one-sided derivatives
-  // differ. Steps so small that rounding may make them agree with anything prove nothing.
+  // Compares `found` with finite differences of g. Where the two sides of the tape agree, a wrong difference may also mean that g
+  // has a kink near x, or at x. Near x: smaller steps, which end before the kink, agree. At x: no steps agree, and the two
+  // one-sided derivatives differ. Steps so small that rounding may make them agree with any value prove nothing.
   void note_derivative(const char* order, double& worst, const std::function<double(double)>& g, double found, double typical) {
     const double tolerance = options_.difference_tolerance;
     const double expected = derivative(g, options_.step), error = error_of(expected, found, typical);
-    const auto lost = [&](double h) {  // of a difference, by rounding
+    const auto lost = [&](double h) {  // relative rounding error of a difference
       return 8 * epsilon_ * std::max(std::abs(g(h)), std::abs(g(-h))) / h / std::max({std::abs(found), typical, 1e-9});
     };
     if (error > tolerance && report_.passed) {
@@ -170,7 +171,7 @@ class Checker {
       const double h = options_.step / 256, left = one_sided(-h), right = one_sided(h);
       const bool seen = lost(h / 4) < 1e-3;
       const bool bent = error_of(left, right, typical) > 1e-3 && error_of(right, one_sided(h / 2), typical) < 1e-3;
-      // Of a derivative that jumps, differences grow as the step falls.
+      // If the derivative jumps, differences grow as the step falls.
       const bool jumps = std::abs(derivative(g, h)) > 64 * std::max(std::abs(expected), typical);
       if (seen && (bent || jumps)) {
         on_kink_ = true;

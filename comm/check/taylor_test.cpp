@@ -22,7 +22,7 @@ TaylorRemainder remainder_of(std::vector<double> values, const std::vector<doubl
   TaylorRemainder result{.value = std::move(values), .rate = {}, .exact = true};
   for (std::size_t i = 0; i + 1 < result.value.size(); ++i) {
     const double now = result.value[i], next = result.value[i + 1];
-    // Not so: `<=`, for which NaN would be exact.
+    // Written with `!`, because a NaN must not count as exact.
     const bool seen = !(now <= rounding[i]) && !(next <= rounding[i + 1]);
     result.rate.push_back(seen ? std::optional(std::log2(now / next)) : std::nullopt);
     result.exact = result.exact && !seen;
@@ -30,8 +30,9 @@ TaylorRemainder remainder_of(std::vector<double> values, const std::vector<doubl
   return result;
 }
 
-// What the last rates say: the one that decides, and whether it is that of a power of h. A remainder of two powers that cancel
-// somewhere has a high rate there, and other ones beside it. Those near rounding do not count where there are two others.
+// The verdict of the last rates: the deciding rate, and whether it is steady, as for a power of h. A remainder of two powers that
+// cancel at some h has a high rate there, and different rates next to it. Rates near the rounding error are not used if there are
+// two others.
 struct Verdict {
   double rate = 0;
   bool steady = true;
@@ -60,7 +61,7 @@ TaylorReport taylor_test(const TensorFunction& function, const Tensors& at, cons
   const Tensors x = moved(at, 0, at), v = inputs.random(options.seed, 3), y = f(x);
   const Stacked outputs(comm, y, options.outputs), output_duals(comm, y, options.outputs, Stacked::Role::cotangent);
   const Tensors u = options.weights.empty() ? output_duals.random(options.seed, 2) : options.weights;
-  // Decided by all ranks: one that left would be waited for.
+  // Decided by all ranks together, because the others would wait for a rank that leaves.
   bool fit = u.size() == y.size();
   for (std::size_t i = 0; fit && i < y.size(); ++i) fit = u[i] && u[i].type() == y[i].type();
   require(detail::over_ranks(comm, fit ? 0 : 1) == 0,
@@ -71,11 +72,11 @@ TaylorReport taylor_test(const TensorFunction& function, const Tensors& at, cons
     Tape tape;
     const auto g = tape.vjp(f(x), u, x, options.second ? Record::yes : Record::no);
     slope = inputs.inner(g, v);
-    scale = inputs.inner(magnitudes(g), magnitudes(x));  // what rounding x does to J
+    scale = inputs.inner(magnitudes(g), magnitudes(x));  // the effect of rounding x on J
     if (options.second) curvature = inputs.inner(tape.vjp(g, v, x), v);
   }
 
-  // J is known to some units in the last place of what is added up in it, and of what x is rounded by.
+  // J is known to some units in the last place of the terms that are added up in it, and of the effect of rounding x.
   const double here = outputs.inner(y, u), epsilon = detail::coarsest_epsilon(comm, at, y),
                size = outputs.inner(magnitudes(y), magnitudes(u));
   TaylorReport report;
@@ -91,14 +92,15 @@ TaylorReport taylor_test(const TensorFunction& function, const Tensors& at, cons
     r1.push_back(std::abs(change - h * slope));
     r2.push_back(std::abs(change - h * slope - h * h / 2 * curvature));
   }
-  // A remainder below rounding says something only where J itself changes by much more.
+  // A remainder below the rounding error means something only where J itself changes by much more.
   const bool visible = std::max(r0.front(), options.step * std::abs(slope)) > 100 * rounding.front();
   report.remainders = {remainder_of(std::move(r0), rounding), remainder_of(std::move(r1), rounding)};
   if (options.second) report.remainders.push_back(remainder_of(std::move(r2), rounding));
   if (!visible) {
     report.passed = false;
     report.message = fmt::format(
-        "nothing can be seen: J changes by {:.1e} along v, and rounding by {:.1e}; take another x, larger steps or a finer type",
+        "no rate can be seen: J changes by {:.1e} along v, its rounding error is {:.1e}; take another x, larger steps or a finer "
+        "type",
         report.remainders[0].value.front(), rounding.front());
     return report;
   }
@@ -112,7 +114,7 @@ TaylorReport taylor_test(const TensorFunction& function, const Tensors& at, cons
     report.passed = false;
     report.message +=
         fmt::format("R{} falls as h^{:.2f}{} instead of h^{}: {}; ", order, rate, steady ? "" : ", unsteadily,", order + 1,
-                    order == 1 ? "this is not the gradient of f, or x is beside a kink"
+                    order == 1 ? "this is not the gradient of f, or x is near a kink"
                                : "this is not the Hessian of f, or R1 is wrong already");
   }
   if (report.message.ends_with("; ")) report.message.resize(report.message.size() - 2);

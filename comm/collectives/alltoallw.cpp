@@ -26,7 +26,7 @@ void AllToAllW::run(Inputs in, Outputs out) const {
 }
 
 Tensors AllToAllW::vjp(const Replay& at, Inputs g) const {
-  // An integer block has no cotangent; bytes of none are sent for it.
+  // An integer block has no cotangent; an empty tensor is sent in its place.
   Tensors back;
   Types types;
   UseDevice device(at.input(0).device());

@@ -15,7 +15,7 @@ Shape with_rows(const Shape& shape, std::int64_t rows) {
 }
 
 void require_rows(std::string_view op, const Tensor& x, const Communicator& comm, const Rows& rows) {
-  require(x.rank() >= 1, "[{}] blocks lie along dimension 0, which a scalar has not: {}", op, x);
+  require(x.rank() >= 1, "[{}] blocks lie along dimension 0, but this is a scalar: {}", op, x);
   require(static_cast<int>(rows.size()) == comm.size(), "[{}] {} numbers of rows for {} ranks", op, rows.size(), comm.size());
   for (const auto n : rows) require(n >= 0, "[{}] a block has {} rows", op, n);
 }
@@ -73,7 +73,7 @@ TensorType result_type(const BlockCall& call, const Tensor& x, const Communicato
   const auto rows = rows_on_this_rank(blocks.in);
   if (x.dim(0) != rows) {
     if (blocks.in == BlockRows::own) fail("[{}] {} rows were announced: {}", name, rows, x);
-    if (rooted) fail("[{}] rank {} hands in {} rows, root is {}: {}", name, comm.rank(), rows, call.root, x);
+    if (rooted) fail("[{}] rank {} contributes {} rows, root is {}: {}", name, comm.rank(), rows, call.root, x);
     fail("[{}] the blocks{} have {} rows in all: {}", name, blocks.in == BlockRows::sent ? " to send" : "", rows, x);
   }
   return {ops::with_rows(x.shape(), rows_on_this_rank(blocks.out)), x.dtype()};
@@ -111,11 +111,11 @@ std::int64_t extent_along(std::string_view call, const Tensor& x, int axis) {
   return x.dim(dimension);
 }
 
-// 0 of a scalar, too, which the ops refuse.
+// The block dimension; 0 for a scalar, too, which the ops refuse.
 int block_dimension(const Tensor& x, int axis) {
   const int dimension = axis < 0 ? axis + x.rank() : axis;
   require(dimension == 0 || (dimension > 0 && dimension < x.rank()),
-          "[collective] blocks along dimension {}, which is not there: {}", axis, x);
+          "[collective] blocks along dimension {}, which does not exist: {}", axis, x);
   return dimension;
 }
 
@@ -126,10 +126,10 @@ Rows balanced_rows(std::int64_t extent, int ranks) {
   return rows;
 }
 
-// Blocks along a dimension that is not the first travel as they lie in memory, one behind the other; between these and the
-// tensor runs of memory are moved, where permuting would move elements.
+// Blocks along a dimension that is not the first travel one after the other, each as it lies in memory. Converting between these
+// and the tensor moves contiguous runs of memory, where permuting would move elements.
 struct InnerBlocks {
-  std::int64_t before, behind;  // elements before and behind the dimension
+  std::int64_t before, behind;  // products of the extents before and after the dimension
   Rows rows, counts;            // counts: elements of each block
   bool even;
 
@@ -139,7 +139,7 @@ struct InnerBlocks {
     for (auto& count : counts) count *= before * behind;
   }
 
-  // [elements of all blocks] -> [before, rows, behind], without its shape, and back.
+  // [elements of all blocks] -> [before, rows, behind], as a tensor of another shape; packed() is the inverse.
   Tensor unpacked(const Tensor& all) const {
     const auto ranks = static_cast<std::int64_t>(rows.size());
     if (before == 1) return all;

@@ -57,7 +57,7 @@ Rows ask(const Topology& topology, const Rows& send_rows) {
 namespace ops {
 
 Types NeighborAllToAll::infer(Inputs in) const {
-  require(in[0].rank() >= 1, "[neighbor_alltoall] blocks lie along dimension 0, which a scalar has not: {}", in[0]);
+  require(in[0].rank() >= 1, "[neighbor_alltoall] blocks lie along dimension 0, but this is a scalar: {}", in[0]);
   require_counts("destinations", topology.destinations, send_rows);
   require_counts("sources", topology.sources, receive_rows);
   require(in[0].dim(0) == sum_of(send_rows), "[neighbor_alltoall] the blocks to send have {} rows in all: {}", sum_of(send_rows),
@@ -125,13 +125,13 @@ Topology cartesian(const Communicator& comm, const std::vector<int>& extents, co
 
 Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, std::optional<Rows> receive_rows) {
   require_counts("destinations", topology.destinations, send_rows);
-  // Who has no sources still tells its destinations.
+  // A rank without sources must take part, too, to tell its destinations.
   if (!receive_rows) receive_rows = ask(topology, send_rows);
   return mpigrad::apply(ops::NeighborAllToAll{topology, std::move(send_rows), std::move(*receive_rows)}, {x});
 }
 
 Tensor neighbor_allgather(const Tensor& x, const Topology& topology, std::optional<Rows> receive_rows) {
-  require(x.rank() >= 1, "[neighbor_allgather] blocks lie along dimension 0, which a scalar has not: {}", x);
+  require(x.rank() >= 1, "[neighbor_allgather] blocks lie along dimension 0, but this is a scalar: {}", x);
   const std::vector<Tensor> copies(topology.destinations.size(), x);
   const auto sent = copies.empty() ? slice(x, 0, 0, 0) : concatenate(copies, 0);
   Rows send_rows(copies.size(), x.dim(0));

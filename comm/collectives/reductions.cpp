@@ -85,7 +85,7 @@ Tensor reduce_scatter(const Tensor& x, const Communicator& comm, const Rows& row
   if (op == ReduceOp::sum) return reduce_scatter(x, comm, rows);
   if (op == ReduceOp::avg) return reduce_scatter(x, comm, rows) / comm.size();
   if (op == ReduceOp::prod && is_floating(x.dtype())) {
-    ops::ReduceScatter{comm, rows}.infer(std::span(&x, 1));  // refuses what does not fit before anything is sent
+    ops::ReduceScatter{comm, rows}.infer(std::span(&x, 1));  // throws before anything is sent if the rows do not fit
     const auto begin = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
     return slice(allreduce(x, comm, op), 0, begin, begin + rows[static_cast<std::size_t>(comm.rank())]);
   }

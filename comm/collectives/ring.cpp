@@ -18,10 +18,10 @@ namespace ops {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-// Messages of a step may overtake each other only under different tags.
+// Different tags, because messages of a step may overtake each other.
 constexpr int block_tag = 0, home_tag = 1, label_tag = 2;
 
-// Half-open ranges of at most `length` that cover n.
+// A half-open range; ranges(): those of at most `length` that cover n.
 struct Range {
   std::int64_t begin = 0, end = 0;
 };
@@ -41,9 +41,9 @@ Tensor joined(const std::vector<Tensor>& tiles, const Tensor& empty) { return ti
 
 void accumulate(Tensor& sum, const Tensor& x) { sum = sum ? sum + x : x; }
 
-// What the columns of a block are called, beside the names of this rank's rows.
+// Labels of the columns of a block, compared with the labels of this rank's rows.
 struct Names {
-  Tensor rows, columns;  // none, or int64
+  Tensor rows, columns;  // empty, or int64
   bool own = false;      // the block is this rank's: row i and column i are one sample
 };
 
@@ -62,9 +62,9 @@ Tensor products(const Tensor& q, const Tensor& k, const Range& rows, const Range
   return where(equal(unsqueeze(places(rows), 1), unsqueeze(places(columns), 0)), none, x);
 }
 
-// One way round the ring. Blocks of `travelling` come by, the own one first; the next one is under way meanwhile, and so are its
-// labels if there are any. `visit(block, names)` returns what is added to, or by `merge` joined with, what goes home with the
-// block, or nothing.
+// One trip round the ring. Blocks of `travelling` come by, the own one first; the next block, and its labels if there are any, is
+// received meanwhile. `visit(block, names)` returns this rank's contribution to the result that travels with the block, or an
+// empty tensor; `merge` combines it with the contributions of the other ranks.
 template <class Visit, class Merge>
 Tensor round_trip(const Tensor& travelling, const Communicator& comm, const RingAttributes& a, const Visit& visit,
                   const Merge& merge) {
@@ -88,7 +88,7 @@ Tensor round_trip(const Tensor& travelling, const Communicator& comm, const Ring
     if (mine && p > 1) {
       if (home_coming) mine = merge(wait(home_coming), mine);
       wait(home_sent);
-      // After this step the rank before this one has the block that comes here next; in the last step, this rank's own.
+      // After this step the previous rank has the block that comes here next; after the last step, this rank's own block.
       auto type = mine.type();
       type.shape[0] = a.rows[static_cast<std::size_t>((r + p - step - 1) % p)];
       home_coming = irecv(type, comm, before, home_tag);

@@ -32,7 +32,7 @@ Tensor inclusive(const Tensor& x, const Communicator& comm, CombineOp op, Direct
   return y;
 }
 
-// What does not change the other operand.
+// The neutral element of op.
 Tensor identity_of(const Tensor& x, ReduceOp op) {
   if (op == ReduceOp::sum) return zeros_like(x);
   if (op == ReduceOp::prod) return ones_like(x);
@@ -43,7 +43,7 @@ Tensor identity_of(const Tensor& x, ReduceOp op) {
     return full(x.shape(), max ? -infinity : infinity, x.dtype());
   }
   if (x.device() == DeviceKind::dry) return Tensor(x.type(), x.device());
-  Tensor y(x.type(), DeviceKind::cpu);  // and from there: a double does not hold all integers
+  Tensor y(x.type(), DeviceKind::cpu);  // filled on the host: a double does not hold all integers
   if (y.raw())
     visit_integral(x.dtype(), [&](auto zero) {
       using T = decltype(zero);
@@ -100,7 +100,7 @@ Tensor scan(const Tensor& x, const Communicator& comm, ReduceOp op, Ties ties, D
 Tensor exscan(const Tensor& x, const Communicator& comm, ReduceOp op, Ties ties, Direction direction) {
   require_op("exscan", x, op);
   const auto before = from_before(scan(x, comm, op, ties, direction), comm, 1, direction);
-  // Zeros have come to the first rank, as is right for sums. No constant: the other ranks' values are none either.
+  // The first rank has received zeros, which is right for sums. They are not a constant, because the other ranks' values are not.
   return is_first(comm, 1, direction) && op != ReduceOp::sum ? identity_of(x, op) : before;
 }
 

@@ -128,9 +128,9 @@ TEST_CASE("taylor test: single precision, and what is refused") {
     // Too coarse a type, and a function that does not change: nothing can be seen, and that is no pass.
     const Tensors half{from_vector({4}, {0.5, 1.5, -0.5, 2}, DType::bfloat16)};
     const auto coarse = taylor_test([](const Tensors& in) { return Tensors{in[0] * 3}; }, half, comm, {.second = false});
-    require(!coarse.passed && has(coarse.message, "nothing can be seen"), "[test] {}", coarse.message);
+    require(!coarse.passed && has(coarse.message, "no rate can be seen"), "[test] {}", coarse.message);
     const auto still = taylor_test([](const Tensors& in) { return Tensors{in[0] * 0}; }, x, comm);
-    require(!still.passed && has(still.message, "nothing can be seen"), "[test] {}", still.message);
+    require(!still.passed && has(still.message, "no rate can be seen"), "[test] {}", still.message);
     const auto weights = error_text([&] {
       taylor_test([](const Tensors& in) { return in; }, x, comm, {.weights = {x[0], x[0]}});
     });

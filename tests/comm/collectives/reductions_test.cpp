@@ -156,7 +156,7 @@ TEST_CASE("reductions: what cannot be is refused by name") {
     expect("[scan] there is no prefix average", [&] { scan(y, comm, ReduceOp::avg); });
     expect("[allreduce] logical_and is for booleans", [&] { allreduce(y, comm, ReduceOp::logical_and); });
     expect("[exscan] logical_or is for booleans", [&] { exscan(x, comm, ReduceOp::logical_or); });
-    expect("[allreduce] bxor is of integers and booleans", [&] { allreduce(y, comm, ReduceOp::bxor); });
+    expect("[allreduce] bxor is for integers and booleans", [&] { allreduce(y, comm, ReduceOp::bxor); });
     expect("[scan] there are no prefixes by band", [&] { scan(x, comm, ReduceOp::band); });
     expect("[reduce] root 3", [&] { reduce(x, comm, 3, ReduceOp::max); });
     expect("[affine_scan] a is", [&] { affine_scan(x, y, comm); });
