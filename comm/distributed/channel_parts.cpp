@@ -30,7 +30,7 @@ Cuts times(Cuts cuts, std::int64_t factor) {
   return cuts;
 }
 
-// Error, for `op`: a parameter that cannot be laid out beside x.
+// Error, reported for `op`: a parameter that cannot be used with x.
 void require_beside(const char* op, const Tensor& x, const Tensor& w) {
   require_no_share(op, w);
   if (w.layout())
@@ -42,8 +42,8 @@ LayoutPtr layout_beside(const Tensor& x, const Tensor& w, std::vector<AxisPlacem
   return std::make_shared<Layout>(Layout{x.layout()->grid, global_shape(w), std::move(axes)});
 }
 
-// w beside x, laid out. What is the same on all ranks is that on any grid of theirs, and what they store in parts is made whole
-// first. What is the same is cut without a message, and its cotangent gathered.
+// This rank's block of w, a parameter used with x, in that layout. A w that is replicated is so on any grid of the same ranks; a
+// w that ranks store in parts is gathered first. Replicated values are cut without a message, and their cotangents are gathered.
 Tensor laid_out(const Tensor& x, const Tensor& w, const LayoutPtr& layout) {
   Tensor from = w;
   if (!w.layout() || w.layout()->grid != layout->grid) {
@@ -62,7 +62,7 @@ struct Planner {
   std::int64_t in = layout.global.back(), out = 0;
   int w_in = a.transposed ? 0 : w.rank() - 1, w_out = a.transposed ? w.rank() - 1 : 0;
 
-  // Of w on x's grid: what is the same on all ranks is that on any grid of theirs.
+  // The placement of w along an axis of x's grid; a w that is replicated is so on any grid of the same ranks.
   AxisPlacement of_weight(std::size_t axis) const {
     return w.layout() && w.layout()->grid == layout.grid ? w.layout()->axes[axis] : AxisPlacement{};
   }
@@ -92,7 +92,7 @@ struct Planner {
     return cuts;
   }
 
-  // Cuts between groups, counted in groups.
+  // Converts cuts of channels to cuts counted in groups. Error: a cut inside a group.
   Cuts in_groups(const char* what, const Cuts& cuts, std::int64_t channels) const {
     const auto each = channels / a.groups;
     Cuts result;
@@ -175,7 +175,7 @@ struct Planner {
   }
 };
 
-// x, of which every rank has what it needs.
+// This rank's part of x with all the channels that the product needs.
 Tensor input_part(const ProductPlan& plan, const Tensor& x) {
   const int channels = x.rank() - 1;
   const auto& grid = grid_of(*x.layout());
@@ -329,7 +329,7 @@ Tensor whole_channels(const Tensor& x) {
 
 Tensor spatial::rounded(const Tensor& x, DType dtype) {
   if (!x || !is_half(dtype) || x.dtype() != DType::float32) return x;
-  static constexpr char keys[2] = {};  // their addresses
+  static constexpr char keys[2] = {};  // only their addresses are used
   auto* tape = Tape::innermost();
   const auto make = [&] { return cast(x, dtype); };
   return tape ? tape->memoised(x.id(), &keys[dtype == DType::bfloat16 ? 0 : 1], make) : make();

@@ -19,7 +19,7 @@ namespace {
 
 using spatial::windowed_plan, spatial::windowed_input, spatial::global_spatial, spatial::halo_dimension;
 
-// This rank's pooling of a plan: the local op without rules for its outputs.
+// This rank's pooling of a plan: the local op, whose outputs are given by the plan.
 ops::Window local_window(const Tensor& padded, const spatial::WindowedPlan& plan, const PoolAttributes& a) {
   return spatial::local_window(spatial_extent(padded), *plan.out, plan.split, plan.part, a);
 }
@@ -64,7 +64,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
       spatial::plan_product("conv_transpose", x, w, bias, {.groups = a.groups, .transposed = true, .outputs = outputs});
   a.groups = product.groups;
   const auto activation = std::exchange(a.activation, Activation::none);
-  const auto of_parts = product.sums ? Activation::none : activation;  // activations are of sums, not of their parts
+  const auto of_parts = product.sums ? Activation::none : activation;  // the activation is applied to the sum, not to its parts
   const auto in = global_spatial(x);
   const auto part = spatial::product_operands(product, x, w, bias);
   const auto& weight = part.w;
@@ -146,7 +146,7 @@ Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1d
 }
 
 Tensor global_avg_pool(const Tensor& x) {
-  // Sums over ranks round once, too.
+  // In float32, so that sums over ranks are rounded only once, too.
   if (is_half(x.dtype())) return cast(global_avg_pool(cast(x, DType::float32)), x.dtype());
   return detail::whole(mean(x, {1, 2, 3}));
 }

@@ -82,7 +82,7 @@ LayoutPtr split_layout(const GridPtr& grid, const Shape& global, const std::vect
           grid->axes());
   Layout layout{grid, global, std::vector<AxisPlacement>(grid->extents.size())};
   for (std::size_t a = 0; a < dimensions.size(); ++a) {
-    if (dimensions[a] < 0 || grid->extents[a] == 1) continue;  // one rank along the axis: the value is the same on all of them
+    if (dimensions[a] < 0 || grid->extents[a] == 1) continue;  // one rank along the axis: the value counts as replicated
     const int dimension = checked_dimension("layout", dimensions[a], global.rank());
     require(layout.axis_of(dimension) < 0, "[layout] two grid axes split dimension {}", dimension);
     layout.axes[a] = {Placement::split, dimension, balanced_cuts(global[dimension], grid->extents[a])};
@@ -97,7 +97,7 @@ LayoutPtr replicated_layout(const GridPtr& grid, const Shape& global) {
 
 namespace {
 
-// One for all, since operands are on one grid.
+// One grid for all plain layouts, because operands must be on the same grid.
 std::shared_ptr<const GridShape> plain_grid() {
   static const auto grid = [] {
     GridShape shape;

@@ -44,7 +44,7 @@ Tensor Replicate::view(Inputs in) const {
   check_replicated("what is replicated", in[0], comm);
   return in[0].as_variable();
 }
-// Cotangents of replicated tensors are replicated; the results of these replicate and shard, which look no further.
+// Cotangents of replicated tensors are replicated. The results of these vjps are replicate and shard, which check no further.
 Tensors AllReduceInvariant::vjp(const Replay&, Inputs g) const {
   check_replicated("the cotangent of allreduce_invariant", g[0], comm);
   return {replicate(g[0], comm)};

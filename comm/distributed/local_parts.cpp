@@ -24,7 +24,7 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
   if (layout.has(Placement::partial))
     fail("[window] of a partial sum; make it whole with redistribute() first: {}", to_string(layout));
   if (!(layout.axis_of(4) < 0 || channels == layout.global[4]))
-    fail("[window] makes {} channels of others, which are split: {}", channels, to_string(layout));
+    fail("[window] the number of channels, which are split, changes to {}: {}", channels, to_string(layout));
   out.global[4] = channels;
 
   const auto coordinates = layout.grid->coordinates(layout.grid->rank);
@@ -44,7 +44,8 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
   result.group = grid.along(result.axes);
   auto plan = std::make_shared<BoxPlan>();
   plan->have = plan->need = {layout.box(grid.rank)};
-  // In the order of Grid::members: the last axis runs fastest. Thousands of ranks make as many boxes for every op.
+  // In the order of Grid::members: the last axis runs fastest. Efficient, because thousands of ranks build as many boxes for
+  // every op.
   for (const int a : result.axes) {
     const auto& axis = layout.axes[static_cast<std::size_t>(a)];
     const auto& parts = along[static_cast<std::size_t>(axis.dimension - 1)].parts;
@@ -86,7 +87,7 @@ Extent3 global_spatial(const Tensor& x) {
   return {shape[1], shape[2], shape[3]};
 }
 
-// The first spatial dimension that the plan splits, or -1: outputs get room for halos there.
+// The first spatial dimension that the plan splits, or -1: outputs are allocated with room for halos there.
 int halo_dimension(const WindowedPlan& plan) {
   for (std::size_t i = 0; i < 3; ++i)
     if (plan.split[i]) return static_cast<int>(i) + 1;
@@ -105,14 +106,14 @@ bool is_stored(const Tensor& x, const Tensor& w) {
 
 namespace {
 
-// All of a weight of which each rank stores a part. Where x varies on all ranks, what they find for it is added up by the
-// gather's adjoint, which leaves each rank its part; where it does not, sums over some of the ranks are cut.
+// All of a weight that is stored in parts. Where x varies along all grid axes, the gather's adjoint adds up the cotangents of all
+// ranks and leaves each rank its part. Otherwise the cotangents are summed over the axes along which x varies, and then cut.
 Tensor gathered_for(const Tensor& x, const Tensor& w) {
   const auto& from = *w.layout();
   const auto& ranks = x.layout()->grid->extents;
   const auto varying = x.layout()->varying_axes(), split = from.varying_axes();
   require(split.size() == 1 && from.grid->ranks() == x.layout()->grid->ranks(),
-          "[replicate] a stored weight is cut along one axis of a grid of the input's ranks: {} beside {}", w, x);
+          "[replicate] a stored weight must be cut along one axis of a grid of the input's ranks: {} with {}", w, x);
   const auto& axis = from.axes[static_cast<std::size_t>(split[0])];
   const auto group = grid_of(from).along(split);
   bool everywhere = group.size() == x.layout()->grid->ranks();
@@ -135,7 +136,7 @@ Tensor replicated_for(const Tensor& x, const Tensor& w) {
   if (!w) return w;
   if (!x.layout()) {
     require(!w.layout() || !w.layout()->has(Placement::split),
-            "[replicate] a weight of which each rank has a part needs an input with a layout: {} beside {}", w, x);
+            "[replicate] a weight that is stored in parts needs an input with a layout: {} with {}", w, x);
     return w;
   }
   if (is_stored(x, w)) return gathered_for(x, w);

@@ -27,14 +27,15 @@ std::vector<int> axes_of(const Tensor& x, StatisticsOver over) {
   return axes;
 }
 
-// The extent of dimension d of all ranks that differ along `axes` together.
+// The extent of dimension d on all ranks that differ along `axes`, taken together.
 double extent_over(const Tensor& x, const std::vector<int>& axes, int d) {
   const int axis = x.layout() ? x.layout()->axis_of(d) : -1;
   const bool combined = axis >= 0 && std::find(axes.begin(), axes.end(), axis) != axes.end();
   return static_cast<double>(combined ? x.layout()->global[d] : x.dim(d));
 }
 
-// What ranks found of `mine` rows each is that of `all`. Each uses it differently, so that it varies: plain sums.
+// The moments over `all` rows from those of each rank's `mine` rows. Each rank uses the result differently, so that it varies:
+// plain sums over ranks.
 Moments combined(const Moments& here, double mine, double all, const Communicator& group) {
   const auto mean = allreduce(here.mean * (mine / std::max(1.0, all)), group);
   return {mean, allreduce(here.m2 + square(here.mean - mean) * mine, group)};
@@ -45,7 +46,7 @@ void require_groups(std::int64_t channels, std::int64_t groups) {
           channels, groups);
 }
 
-// Groups of which no cut leaves one on two ranks.
+// A group norm of split channels, where no cut lies inside a group.
 Tensor split_group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, ChannelGroupNormAttributes a) {
   const auto& layout = *x.layout();
   require_groups(layout.global.back(), a.groups);
@@ -57,7 +58,7 @@ Tensor split_group_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta
               "[group_norm] the cut at channel {} is inside a group of {}, whose statistics no rank has; cut between groups, "
               "with_cuts(), or make the channels whole by redistribute(): {}",
               cut, each, x);
-    a.groups = x.dim(-1) / each;  // 0 of a rank without channels, which is no group, as instance norm has it
+    a.groups = x.dim(-1) / each;  // 0 (instance norm) on a rank without channels, which has no group
   }
   return with_channels_of(
       x, group_norm(own_channels(x), block_beside("group_norm", x, gamma), block_beside("group_norm", x, beta), a));
@@ -150,7 +151,7 @@ Tensor row_norm(const char* op, const Tensor& x, bool centred, const Tensor& gam
   require(!x.layout() || x.layout()->axis_of(x.rank() - 1) < 0,
           "[{}] the last dimension is split over ranks: redistribute() it first, or use whole_channels(); {}", op, x);
   for (const auto& parameter : {gamma, beta})
-    require(!parameter || global_shape(parameter) == Shape{x.dim(-1)}, "[{}] {} channels beside a parameter {}", op, x.dim(-1),
+    require(!parameter || global_shape(parameter) == Shape{x.dim(-1)}, "[{}] {} channels, but a parameter {}", op, x.dim(-1),
             parameter);
   Tensor y = cast(x.without_layout(), computed_in(x.dtype()));
   if (centred) y = y - mean(y, {-1}, true);

@@ -10,7 +10,7 @@ namespace mpigrad {
 namespace ops {
 namespace {
 
-// Of the ranks that hold the same box and differ along `axes`, the first one sends it.
+// True if rank `rank` is the first of the ranks that hold the same box and differ along `axes`: that rank sends the box.
 bool sends(const Layout& layout, const std::vector<int>& axes, int rank) {
   const auto coordinates = layout.grid->coordinates(rank);
   return std::none_of(axes.begin(), axes.end(), [&](int a) {
@@ -28,12 +28,12 @@ Types Redistribute::infer(Inputs in) const {
 }
 
 void Redistribute::run(Inputs in, Outputs out) const {
-  // A scalar is the same on every rank already, and has no dimension along which a box could be empty.
+  // A scalar is already the same on every rank, and has no dimension along which a box could be empty.
   if (in[0].rank() == 0) {
     if (in[0].raw()) copy_box(in[0], from->box(), out[0], to->box(), to->box());
     return;
   }
-  // Nothing moves along an axis on which both are alike: each copy, or each block, is rearranged by itself.
+  // Nothing moves along an axis on which both layouts agree: each copy, or each block, is rearranged separately.
   const auto& grid = grid_of(*from);
   std::vector<int> axes;
   for (int a = 0; a < grid.axes(); ++a) {
@@ -45,7 +45,7 @@ void Redistribute::run(Inputs in, Outputs out) const {
   for (const int r : grid.members(axes)) {
     plan.have.push_back(from->box(r));
     plan.need.push_back(to->box(r));
-    // What a rank holds itself it takes from there; a rank that holds a copy of what another one sends has nothing to send.
+    // A rank takes the elements that it holds itself locally; a rank with a copy of a box that another rank sends sends nothing.
     if (intersection(plan.have.back(), plan.need.back()) == plan.need.back()) plan.need.back().end = plan.need.back().begin;
     if (!sends(*from, axes, r)) plan.have.back().end = plan.have.back().begin;
   }

@@ -16,11 +16,11 @@ namespace {
 
 using List = std::vector<const Parameter*>;
 
-// Of name, type and elements.
+// Hash of name, type, shape and elements.
 std::uint64_t hash_of(const Parameter& parameter) {
   const auto& value = parameter.value;
   std::uint64_t hash = content_hash(fmt::format("{} {} {}", parameter.name, name_of(value.dtype()), value.shape()));
-  if (!value.raw()) return hash;  // of the dry device
+  if (!value.raw()) return hash;  // dry device: no elements
   const auto host = value.device() == DeviceKind::cuda ? mpigrad::detail::copied(value, DeviceKind::cpu) : value;
   return hash + content_hash(value.dtype(), host.raw(), value.elements());
 }
@@ -42,7 +42,7 @@ std::string text_of(const Groups& groups, std::string_view format) {
   return text;
 }
 
-// Which block of a parameter this rank has; 0: all of it.
+// Identifies the block of a parameter that this rank has; 0: all of the parameter.
 std::uint64_t block_of(const Parameter& parameter) {
   const auto& layout = parameter.value.layout();
   return layout && layout->has(Placement::split) ? content_hash(to_string(layout->box())) | 1 : 0;
@@ -65,14 +65,14 @@ void compare(std::string_view what, const List& list, Transport& transport) {
   std::vector<std::uint64_t> mine, blocks;
   for (const auto* parameter : list) mine.push_back(hash_of(*parameter)), blocks.push_back(block_of(*parameter));
   const auto n = mine.size();
-  // Ranks with other blocks have other hashes, so that all of these are to be seen.
+  // Ranks with different blocks have different hashes; then the hashes of all parameters are compared.
   const bool whole = std::all_of(blocks.begin(), blocks.end(), [](auto block) { return block == 0; });
   const auto together = of_all({whole ? content_hash(DType::int64, mine.data(), static_cast<std::int64_t>(n)) : 0}, transport);
   if (whole && detail::groups_of(together).size() == 1) return;
 
   const auto counts = of_all({n}, transport);
   if (detail::groups_of(counts).size() > 1)
-    fail("{}: ranks have other numbers of parameters: {}", what, text_of(detail::groups_of(counts), "{}"));
+    fail("{}: ranks have different numbers of parameters: {}", what, text_of(detail::groups_of(counts), "{}"));
   const auto all = of_all(mine, transport), all_blocks = of_all(blocks, transport);
   std::size_t differing = 0, first = n;
   std::string of_first;
@@ -84,20 +84,20 @@ void compare(std::string_view what, const List& list, Transport& transport) {
     if (differing++ == 0) first = i, of_first = text_of(groups, "{:016x}");
   }
   if (differing == 0 && !whole) return;
-  if (differing == 0) fail("{}: ranks have the same parameters in other orders", what);
+  if (differing == 0) fail("{}: ranks have the same parameters in different orders", what);
   fail(
-      "{}: {} is not the same on all {} ranks, and is the first of {} parameters that are not, of {}; hashes: {}. What a rank "
-      "does to a parameter without `replicate` or its layout is not added up over the ranks",
+      "{}: {} is not the same on all {} ranks, and is the first of {} parameters that are not, of {}; hashes: {}. Gradients of "
+      "a parameter that is used without `replicate` or its layout are not summed over the ranks",
       what, list[first]->name, transport.size(), differing, n, of_first);
 }
 
-// ---- after steps
+// ---- comparison after optimizer steps
 
 struct Noted {
   std::weak_ptr<Transport> over;
   std::int64_t at = 0;  // number of steps of this thread
 };
-// Of the rank that runs on this thread.
+// The notes of the rank that runs on this thread.
 struct Notes {
   std::unordered_map<std::uint64_t, Noted> by_tensor;
   std::int64_t steps = 0;
@@ -109,7 +109,8 @@ std::shared_ptr<Transport> noted(const Parameter& parameter) {
   return found == notes.by_tensor.end() ? nullptr : found->second.over.lock();
 }
 
-// The ranks of its grid that hold the same; none for a parameter without a layout, or if nothing is compared on that grid.
+// The ranks of the parameter's grid that hold the same block; null for a parameter without a layout, or if the check is off on
+// that grid.
 std::shared_ptr<Transport> by_layout(const Parameter& parameter) {
   const auto& layout = parameter.value.layout();
   if (!layout || dynamic_cast<const Grid*>(layout->grid.get()) == nullptr) return nullptr;
@@ -120,10 +121,11 @@ std::shared_ptr<Transport> by_layout(const Parameter& parameter) {
   return grid_of(*layout).along(axes).shared_transport();
 }
 
-// What MPIGRAD_CHECKS=same=K does after every K-th step of an optimizer: compares each parameter over the ranks that must have
-// it. These are, by its layout, the ranks of its grid that do not split it; without a layout those over which it was replicated
-// since the last steps; of a parameter that was not, the most over which another one of the list was. A list of which nothing was
-// replicated is a rank's own. So all of these ranks make the step.
+// The check MPIGRAD_CHECKS=same=K, called after every step of an optimizer: after every K-th step it compares each parameter over
+// the ranks that must hold the same values. For a parameter with a layout these are the ranks of its grid with the same block;
+// for one without a layout the ranks over which it was replicated since the last steps; for one that was not replicated the
+// largest set of ranks over which another parameter of the list was. A list without any replicated parameter belongs to one rank
+// and is not compared. All ranks over which a parameter is compared must make the step.
 void compare_after_step(const Parameters& parameters, std::int64_t steps) {
   ++notes.steps;
   std::vector<std::shared_ptr<Transport>> over;
@@ -133,7 +135,7 @@ void compare_after_step(const Parameters& parameters, std::int64_t steps) {
     over.push_back(parameter.value.layout() ? by_layout(parameter) : noted(parameter));
     if (over.back() && (!most || over.back()->size() > most->size())) most = over.back();
   }
-  // Tensors that are no parameters are replicated, too, and never asked for.
+  // Tensors that are not parameters are replicated, too, and their notes are never used: delete old notes.
   constexpr std::int64_t forgotten = 1000;
   if (notes.steps % forgotten == 0)
     std::erase_if(notes.by_tensor, [](const auto& each) { return each.second.at + forgotten < notes.steps; });
@@ -150,7 +152,7 @@ void compare_after_step(const Parameters& parameters, std::int64_t steps) {
       compare(fmt::format("[checks] after step {} of the optimizer", steps), list, *transport);
 }
 
-// framework/ knows nothing of ranks, and calls what this file has put there before main().
+// framework/ does not depend on comm/; it calls the hook that is installed here before main().
 [[maybe_unused]] const bool called_after_steps = (set_step_hook(compare_after_step), true);
 
 }  // namespace

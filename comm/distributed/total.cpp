@@ -14,7 +14,7 @@ double total(const Tensor& share, const Communicator& comm) { return total(detai
 double total(const Tensor& share) {
   if (!share.layout() && !has_several_ranks() && launcher_of_environment().processes <= 1) return share.item();
   require(share.layout() != nullptr,
-          "[total] which ranks hold shares of a plain tensor is not known; name their communicator: {}", share);
+          "[total] a plain tensor does not say over which ranks it is a partial sum; pass their communicator: {}", share);
   return total(detail::local_item(share), share.layout(), {});
 }
 

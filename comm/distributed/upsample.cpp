@@ -11,7 +11,7 @@
 namespace mpigrad {
 namespace {
 
-// The outputs whose nearest inputs are below `input`: floor((2 o + 1) n / (2 m)) < input.
+// The number of outputs whose nearest inputs are below `input`: floor((2 o + 1) n / (2 m)) < input.
 std::int64_t outputs_before(std::int64_t n, std::int64_t m, std::int64_t input) {
   if (input <= 0) return 0;
   // The smallest o with (2 o + 1) n >= 2 m input
@@ -80,7 +80,7 @@ Tensor upsample(const Tensor& x, const Extent3& extents, Interpolation mode) {
   const auto along = [&](Tensor y, std::size_t i, const LinePart& part) {
     return interpolate_along(y, static_cast<int>(i) + 1, part);
   };
-  // The dimension that grows least comes first, so that what lies between is small.
+  // The dimension that grows least comes first, so that intermediate results are small.
   std::array<std::size_t, 3> order{0, 1, 2};
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return extents[a] * in[b] < extents[b] * in[a]; });

@@ -16,7 +16,7 @@ VolumeWindow convolution(const Extent3& in, const Extent3& kernel, const ConvAtt
   return s;
 }
 
-// Elements that all ranks of a plan receive.
+// The number of elements that all ranks of a plan receive.
 std::int64_t received_by_all(const WindowedPlan& plan) {
   std::int64_t places = 0;
   for (std::size_t r = 0; plan.moves && r < plan.boxes->have.size(); ++r) {
@@ -26,10 +26,10 @@ std::int64_t received_by_all(const WindowedPlan& plan) {
   return places;
 }
 
-// Beside bytes that cross a network at 10 GB/s, products at 1 TFLOP/s for each rank.
+// Ratio of computation and communication: 1 TFLOP/s for each rank, compared with bytes that cross a network at 10 GB/s.
 constexpr double flops_for_a_byte = 100;
 
-// Replaces the exchange of `plan` by one for the convolution `s` and `pool` after it, where that is better.
+// Replaces the exchange of `plan` by one for the convolution `s` and the `pool` after it, where that is faster.
 void merge_pool(ConvPlan& plan, const VolumeWindow& s, const PoolAttributes& pool, DType dtype) {
   const auto& layout = *plan.product.x;
   const auto& weight = plan.product.weight;
@@ -38,10 +38,10 @@ void merge_pool(ConvPlan& plan, const VolumeWindow& s, const PoolAttributes& poo
   if (!first.moves) return;
   const auto second = windowed_plan(*first.out, of_pool, weight[0]);
 
-  // Each rank's windows of the pool, and those of the places that they read.
+  // Each rank's windows of the pool, and the windows of the convolution for the places that they read.
   std::array<SplitDimension, 3> along;
   std::array<std::vector<WindowPart>, 3> pooled;
-  double redundant = 1, own = 1;  // places that ranks make, in the split dimensions
+  double redundant = 1, own = 1;  // places that ranks compute, in the split dimensions
   for (std::size_t i = 0; i < 3; ++i) {
     const auto* cuts = cuts_of(layout, i);
     if (!cuts) continue;
@@ -85,7 +85,8 @@ Box relative(Box box, const Box& to) {
 
 bool contains(const Box& outer, const Box& inner) { return inner.elements() > 0 && intersection(outer, inner) == inner; }
 
-// All ranks of the group come to the same answer: it depends on all their boxes, and on nothing else that differs.
+// True if halos are overlapped with the convolution of the block. All ranks of the group get the same result, because it depends
+// only on the boxes of all of them.
 bool overlaps(const ConvPlan& plan, DType dtype) {
   const auto& layout = *plan.product.x;
   const auto& window = plan.window;
@@ -99,14 +100,14 @@ bool overlaps(const ConvPlan& plan, DType dtype) {
     most = std::max(most, need.elements() - have.elements());
   }
   if (mode == Overlap::always) return true;
-  // 16 bits would be rounded once more at the rim. Thick halos are half of the work, and gradients of many weights, which every
-  // slab has, cost more than they hide.
+  // Overlapping would round 16-bit results once more at the rim. It does not pay for thick halos, which are half of the work, or
+  // for many weights, whose gradients every slab computes again and which cost more than the hidden messages.
   const auto slabs = 2 * static_cast<std::int64_t>(window.axes.size());
   return !is_half(dtype) && 4 * most <= smallest && 2 * smallest >= slabs * plan.product.weight.elements();
 }
 
-// The outputs, of those in `outputs`, whose windows reach into `part` of the inputs, and the paddings with which a convolution of
-// that part makes just them. Everything in global coordinates.
+// The outputs among `outputs` whose windows reach into `part` of the inputs, and the paddings with which a convolution of that
+// part computes just these. Everything in global coordinates.
 struct PartOfConv {
   Box out;
   ConvAttributes a;
@@ -129,7 +130,7 @@ PartOfConv part_of_conv(const Box& part, const Box& outputs, const Extent3& kern
   return result;
 }
 
-// What comes from other ranks, and how it makes up slabs around the block.
+// The halos received from other ranks, arranged as slabs around the block.
 Halos halos_of(const Layout& layout, const WindowedPlan& plan) {
   Halos result{.topology = {plan.group, {}, {}}};
   const int rank = result.topology.comm.rank();
@@ -165,11 +166,11 @@ Halos halos_of(const Layout& layout, const WindowedPlan& plan) {
   return result;
 }
 
-// The convolutions of the block alone and of the slabs around it.
+// Plans the convolutions of the block only and of the slabs around it.
 void overlap_halos(ConvPlan& plan, const VolumeWindow& s) {
   const auto& window = plan.window;
   const auto have = plan.product.x->box();
-  Box outputs = window.out->box();  // of which a pooling may make fewer
+  Box outputs = window.out->box();  // those of a pooling, if there is one: spatial extents are replaced below
   for (std::size_t i = 0; i < 3; ++i) {
     const int d = static_cast<int>(i) + 1;
     outputs.begin[d] = window.split[i] ? window.part[i].out_begin : 0;
@@ -218,7 +219,8 @@ ConvPlan plan_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const C
   if (pool && weight.rank() == 5 && plan.activation == Activation::none && plan.product.axes.empty())
     merge_pool(plan, s, *pool, x.dtype());
   const auto& product = plan.product;
-  const bool moved = !product.replicated.empty() || product.gathered >= 0 || product.cut >= 0;  // without what lay beside x
+  const bool moved =
+      !product.replicated.empty() || product.gathered >= 0 || product.cut >= 0;  // ghost planes of x are not moved with it
   if ((moved || !ghosts_cover(x, plan.window)) && overlaps(plan, x.dtype())) {
     overlap_halos(plan, s);
   } else {

@@ -17,7 +17,7 @@ std::vector<BoxPart> parts(const std::vector<Box>& others, const Box& mine) {
   std::vector<BoxPart> result;
   if (mine.elements() == 0) return result;
   for (std::size_t q = 0; q < others.size(); ++q) {
-    // Most pairs do not touch; look before making a box.
+    // Most pairs do not touch; test this before making a box.
     bool apart = false;
     for (int d = 0; d < mine.begin.rank() && !apart; ++d)
       apart = others[q].end[d] <= mine.begin[d] || mine.end[d] <= others[q].begin[d] || others[q].end[d] <= others[q].begin[d];
@@ -26,7 +26,7 @@ std::vector<BoxPart> parts(const std::vector<Box>& others, const Box& mine) {
   return result;
 }
 
-// Of parts that do not overlap.
+// True if the received parts, which do not overlap, cover the box.
 bool covers(const std::vector<BoxPart>& received, const Box& box) {
   std::int64_t sum = 0;
   for (const auto& part : received) sum += part.box.elements();
@@ -38,8 +38,8 @@ TensorType covering(std::string_view op, const Tensor& x, const Box& has, const 
   return {gets.extents(), x.dtype()};
 }
 
-// Bytes from the beginning of x, which covers `has`, to that of a tensor that covers `gets` in the same memory, if the two boxes
-// differ in one dimension only and have one index in all dimensions before it.
+// The offset in bytes of a tensor that covers `gets` from x, which covers `has` in the same memory. None unless the two boxes
+// differ in one dimension only and have extent 1 in all dimensions before it.
 std::optional<std::int64_t> offset_in_memory(const Tensor& x, const Box& has, const Box& gets) {
   int d = 0;
   while (d < x.rank() && has.begin[d] == gets.begin[d] && has.end[d] == gets.end[d]) ++d;
@@ -50,7 +50,7 @@ std::optional<std::int64_t> offset_in_memory(const Tensor& x, const Box& has, co
   return (gets.begin[d] - has.begin[d]) * x.shape().elements(d + 1, x.rank()) * size_of(x.dtype());
 }
 
-// x with room claimed for the rest of `gets`; no tensor if that does not work.
+// A tensor that covers `gets` around x, in the room of x's storage, which it claims; an empty tensor if that is not possible.
 Tensor around(const Tensor& x, const Box& has, const Box& gets) {
   const auto offset = offset_in_memory(x, has, gets);
   auto& storage = *x.storage();
@@ -61,7 +61,7 @@ Tensor around(const Tensor& x, const Box& has, const Box& gets) {
   return {type, x.storage(), begin};
 }
 
-// The part `gets` of x, sharing its memory; no tensor if it is not a part or not in one piece.
+// The part `gets` of x, sharing its memory; an empty tensor if it is not a part or not contiguous.
 Tensor inside(const Tensor& x, const Box& has, const Box& gets) {
   const auto offset = offset_in_memory(x, has, gets);
   const TensorType type{gets.extents(), x.dtype()};
@@ -69,7 +69,8 @@ Tensor inside(const Tensor& x, const Box& has, const Box& gets) {
   return {type, x.storage(), x.offset() + *offset};
 }
 
-// f(region, of a tensor that covers this rank's needed box, of a part that comes from another rank; its first element among them)
+// Calls f(region, first) for each part that comes from another rank: its region in this rank's needed box, and the index of its
+// first element among the elements of all these parts. Returns their number of elements.
 template <class F>
 std::int64_t for_arriving(const Communicator& comm, const BoxPlan& plan, const F& f) {
   std::int64_t first = 0;
@@ -81,7 +82,7 @@ std::int64_t for_arriving(const Communicator& comm, const BoxPlan& plan, const F
   return first;
 }
 
-// What came from other ranks into y, packed.
+// The elements in y that came from other ranks, packed.
 Tensor arrived_in(const Tensor& y, const Communicator& comm, const BoxPlan& plan) {
   const auto elements = for_arriving(comm, plan, [](const BoxRegion&, std::int64_t) {});
   Tensor packed(TensorType{Shape{elements}, y.dtype()}, y.device());
@@ -92,7 +93,7 @@ Tensor arrived_in(const Tensor& y, const Communicator& comm, const BoxPlan& plan
   return packed;
 }
 
-// move_boxes(), where that is known.
+// The result of move_boxes() if the elements from other ranks are known already, as `packed`.
 void place_arrived(const Tensor& packed, const Communicator& comm, const BoxPlan& plan, const Tensor& x, Tensor& y) {
   if (!y.raw()) return;
   const auto mine = static_cast<std::size_t>(comm.rank());
@@ -140,7 +141,7 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
   const auto outgoing = reverse ? received_parts(plan, rank) : sent_parts(plan, rank);
   const auto incoming = reverse ? sent_parts(plan, rank) : received_parts(plan, rank);
   const bool real = to.raw() != nullptr || from.raw() != nullptr;
-  const int tag = comm.side().max_tag();  // which adjoint messages never have
+  const int tag = comm.side().max_tag();  // adjoint messages never have this tag
   const auto item = size_of(from.dtype());
 
   std::vector<Message> sends, receives;
@@ -182,11 +183,12 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
     receives.push_back(message);
   }
 
-  // Elements that nobody sends are 0; going home, that is what nobody needed. Before receives may write in place.
+  // Elements that no rank sends are 0; in reverse, elements that no rank needed. Must come before receives that may write in
+  // place.
   if (real && to.bytes() && !(reverse ? own && own->box == to_box : covers(incoming, to_box)))
     detail::zero_bytes(to.device(), to.raw(), to.bytes());
   Pending pending;
-  const bool silent = sends.empty() && receives.empty() && from.device() != DeviceKind::cuda;  // a GPU's round is everybody's
+  const bool silent = sends.empty() && receives.empty() && from.device() != DeviceKind::cuda;  // a round on GPUs needs all ranks
   if (comm.moves(from) && !silent) pending = comm.side(from.device()).start_round(sends, receives, from.dtype());
   if (real && own && from.storage() != to.storage()) copy_box(from, from_box, to, to_box, own->box);  // while messages travel
   pending.wait();
@@ -242,7 +244,7 @@ Tensor exchange(const Tensor& x, const Communicator& comm, const BoxPlanPtr& pla
   require(plan != nullptr, "[exchange] needs a plan");
   require(static_cast<int>(plan->have.size()) == comm.size() && plan->need.size() == plan->have.size(),
           "[exchange] a plan of {} and {} boxes for {} ranks", plan->have.size(), plan->need.size(), comm.size());
-  // Counting elements would let parts that overlap pass where others are missing.
+  // Counting elements is not enough: overlapping parts could hide missing ones.
   const auto incoming = received_parts(*plan, comm.rank());
   for (std::size_t i = 0; i < incoming.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)

@@ -9,7 +9,7 @@ namespace {
 
 struct Ghosts {
   Tensor block;
-  Shape shape;  // of the part in the middle
+  Shape shape;  // of the part without ghost planes
   std::array<std::int64_t, 3> low{}, width{};
 };
 
@@ -31,7 +31,8 @@ Tensor with_ghosts(const Tensor& block, const std::array<std::int64_t, 3>& low, 
     require(low[i] >= 0 && high[i] >= 0 && low[i] <= width[i] && high[i] <= width[i] && begin[d + 1] <= end[d + 1],
             "[ghosts] {} and {} planes of at most {} around {}", low[i], high[i], width[i], block);
   }
-  // Memory of its own, also where there is nothing around it: what is kept beside it is no part of the block.
+  // A copy with its own memory, even if there are no ghost planes: the ghosts are attached to the copy's storage, not to the
+  // block's.
   const auto x = constant(slice(block, begin, end));
   if (x.storage() && x.storage() != block.storage())
     x.storage()->keep_beside(std::make_shared<const Ghosts>(Ghosts{constant(block), x.shape(), low, width}));
@@ -56,7 +57,7 @@ bool ghosts_cover(const Tensor& x, const WindowedPlan& plan) {
 
 namespace {
 
-// Where they cover it.
+// x's window from its ghost planes; requires ghosts_cover(x, plan).
 Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan) {
   const auto& ghosts = *ghosts_of(x);
   const auto rank = static_cast<std::size_t>(plan.group.rank());
@@ -75,7 +76,7 @@ Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan) {
 Tensor windowed_input(const Tensor& x, const WindowedPlan& plan) {
   if (ghosts_cover(x, plan)) return from_ghosts(x, plan);
   const auto local = x.without_layout();
-  // Boxes of a layout do not overlap, so that they need no check as in exchange().
+  // Boxes of a layout do not overlap, so that the check in exchange() is not needed.
   return plan.moves ? apply(ops::Exchange{plan.group, plan.boxes}, {local}) : local;
 }
 

@@ -11,7 +11,7 @@
 namespace mpigrad::spatial {
 namespace {
 
-// The slab's elements of what has arrived.
+// The elements of the slab, from those that have arrived.
 Tensor assembled(const Tensor& arrived, const Slab& slab) {
   std::int64_t elements = 0;
   for (const auto& part : slab.parts) elements += part.elements();
@@ -32,7 +32,7 @@ Tensor windowed_conv(const ConvPlan& plan, const Tensor& x, const Tensor& w, con
   const auto& halos = *plan.halos;
   const auto sent = with_packed_boxes(x.without_layout(), halos.sent);
   Request request = ineighbor_alltoall(sent.packed, halos.topology, halos.sent_rows, halos.received_rows);
-  const bool activates = !activation.is_none();  // of the whole sum
+  const bool activates = !activation.is_none();  // the activation is applied to the whole sum
   Tensor y;
   {
     const HaloRoom scope(activates ? -1 : room);

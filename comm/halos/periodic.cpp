@@ -10,8 +10,8 @@
 namespace mpigrad {
 namespace {
 
-// The planes that a rank lacks along a grid axis of several ranks: the last planes for the first rank, the first planes for the
-// last one, none for the others. All take part.
+// The planes that a rank needs along a grid axis of several ranks: the last planes for the first rank, the first planes for the
+// last rank, none for the others. Collective along the axis.
 Tensor wrapped_planes(const Tensor& x, const Layout& layout, std::size_t axis, std::int64_t width) {
   const auto& grid = grid_of(layout);
   const std::vector along{static_cast<int>(axis)};
@@ -28,7 +28,7 @@ Tensor wrapped_planes(const Tensor& x, const Layout& layout, std::size_t axis, s
   return exchange(x, grid.along(along), plan);
 }
 
-// One dimension. `layout`, which x itself does not carry, becomes that of the result.
+// Pads one dimension. Updates `layout`, which x itself does not carry, to that of the result.
 Tensor pad_dimension(const Tensor& x, int dimension, std::int64_t width, Layout* layout) {
   const int split = layout ? layout->axis_of(dimension) : -1;
   const auto axis = static_cast<std::size_t>(std::max(split, 0));

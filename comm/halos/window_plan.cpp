@@ -8,13 +8,13 @@ namespace {
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return -floor_divide(-a, b); }
 
-// Cuts from the monotone map output -> input that decides ownership.
+// Cuts of outputs from the monotone map output -> input that determines ownership.
 template <class Centre>
 std::vector<std::int64_t> owner_cuts(std::int64_t outputs, const std::vector<std::int64_t>& input_cuts, const Centre& centre) {
   const std::int64_t n = input_cuts.back();
   std::vector<std::int64_t> cuts{0};
   for (std::size_t r = 1; r + 1 < input_cuts.size(); ++r) {
-    // The first output whose centre lies at or behind the cut; by bisection, because extents can be large.
+    // The first output whose centre lies at or after the cut; by bisection, because extents can be large.
     std::int64_t low = cuts.back(), high = outputs;
     while (low < high) {
       const auto middle = (low + high) / 2;

@@ -258,7 +258,7 @@ TEST_CASE("distributed: what a layer cannot do is refused by name") {
     expect("[batch_norm] of a partial sum", [&] { batch_norm(s, one, one); });
     expect("[replicate] a parameter has to be replicated",
            [&] { parameter_for(zeros(share.global).with_layout(replicated_layout(grid, share.global)), s); });
-    expect("[total] which ranks hold shares of a plain tensor is not known", [] { total(sum(ones({2}))); });
+    expect("[total] a plain tensor does not say over which ranks it is a partial sum", [] { total(sum(ones({2}))); });
     expect("[window] needs [N, D, H, W, C]", [&] { conv(zeros({4, 6}).with_layout(replicated_layout(grid, {4, 6})), w); });
     expect("[grid]", [&] { make_grid(comm, {.depth = 3}); });
   });

@@ -48,7 +48,7 @@ TEST_CASE("row norms: their formulas, and 16 bits rounded once") {
   const auto half = layer_norm(cast(x, DType::bfloat16), cast(gamma, DType::float32), cast(beta, DType::float32), 0.1);
   CHECK(half.dtype() == DType::bfloat16);
   require_close("bfloat16", half, cast(layer_norm(x, gamma, beta, 0.1), DType::bfloat16), 0x1p-8);
-  CHECK(error_text([&] { layer_norm(x, doubles({2}, {1, 1})); }).starts_with("[layer_norm] 3 channels beside a parameter"));
+  CHECK(error_text([&] { layer_norm(x, doubles({2}, {1, 1})); }).starts_with("[layer_norm] 3 channels, but a parameter"));
 }
 
 TEST_CASE("embedding: rows by index, cotangents of one row add up; an index outside is refused") {
