@@ -1,4 +1,4 @@
-// Twin of the other files of this folder for builds without HDF5.
+// Replaces the other files of this folder in builds without HDF5.
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/io_thread.h"

@@ -1,4 +1,4 @@
-// Twin of parallel.cpp where HDF5 or the library is built without MPI.
+// Replaces parallel.cpp where HDF5 or the library is built without MPI.
 
 #include "comm/hdf5/detail.h"
 

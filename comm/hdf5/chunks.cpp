@@ -1,5 +1,5 @@
-// Unpacked chunks of datasets that are read in boxes. HDF5 keeps them as long as a dataset is open, and by default only if they
-// fit into 1 MiB.
+// Keeps unpacked chunks of datasets that are read in boxes. HDF5 itself keeps them as long as a dataset is open, and by default
+// only if they fit into 1 MiB.
 
 #include <algorithm>
 #include <array>
@@ -22,13 +22,14 @@ struct Kept {
   std::size_t bytes;
 };
 
-// Of the I/O thread; the one read last first. Never destroyed: HDF5 may end before.
+// The kept datasets, used by the I/O thread only; the one read last comes first. Never destroyed, because HDF5 may be closed
+// before.
 std::list<Kept>& all_kept() {
   static auto* all = new std::list<Kept>;
   return *all;
 }
 
-// Bytes for all datasets of this process.
+// The room for all datasets of this process together, in bytes.
 std::int64_t room_of_process() { return std::clamp(available_host_bytes() / 64, least_room, most_room); }
 
 }  // namespace
@@ -49,11 +50,11 @@ ChunkRoom chunk_room(hid_t dataset, std::span<const std::int64_t> begin, std::sp
     all_bytes *= static_cast<double>((extents[i] + chunk[i] - 1) / chunk[i] * chunk[i]);
   }
   if (!split) return {};
-  // Two at least have room at once: volumes and labels.
+  // Room for at least two datasets at once: volumes and labels.
   const auto room = static_cast<double>(room_of_process()) / 2;
   const auto bytes = std::min(all_bytes, room);
   if (chunk_bytes > bytes) return {};
-  // Chunks of the same slot drive each other out: 100 slots for each, and their number is a prime.
+  // Chunks of the same slot replace each other: 100 slots for each chunk, and a prime number of slots.
   const auto slots = bytes / chunk_bytes * 100;
   return {static_cast<std::size_t>(bytes), slots < 521 ? 521U : slots < 10007 ? 10007U : 100003U};
 }

@@ -29,7 +29,7 @@ void set_type(hid_t type, Hdf5Dataset& dataset) {
     if (size == 1) dataset.type = is_signed ? DType::int16 : DType::uint8;
     else if (size == 2) dataset.type = is_signed ? DType::int16 : DType::uint16;
     else dataset.type = size == 4 && is_signed ? DType::int32 : DType::int64;
-  } else if (kind == H5T_ENUM && size == 1 && H5Tget_nmembers(type) == 2) {  // how h5py stores booleans
+  } else if (kind == H5T_ENUM && size == 1 && H5Tget_nmembers(type) == 2) {  // booleans as h5py stores them
     dataset.kind = Kind::number, dataset.type = DType::boolean, dataset.stored = "boolean";
   } else {
     dataset.stored = "neither numbers nor text";
@@ -51,7 +51,7 @@ Hdf5Dataset describe(hid_t dataset, const std::string& name) {
   const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
   if (H5Pget_layout(creation) != H5D_VIRTUAL) H5Dget_space_status(dataset, &status);
   result.written = status != H5D_SPACE_STATUS_NOT_ALLOCATED;
-  // An extent of 0 counts as 1, so that the product of any of the others is a number, too.
+  // An extent of 0 counts as 1, so that the product of the other extents is small enough, too.
   double elements = 1;
   for (int i = 0; i < rank; ++i) elements *= static_cast<double>(std::max<hsize_t>(extents[static_cast<std::size_t>(i)], 1));
   constexpr double countable = 0x1p59;  // in bytes
@@ -78,10 +78,10 @@ std::vector<Hdf5Dataset> list_datasets(hid_t file, Limits limits) {
               where, printable(name, 60), deepest_group);
       const bool strict = limits.reach == Hdf5Reach::file;
       require(!strict || type == H5L_TYPE_HARD || type == H5L_TYPE_SOFT,
-              "[hdf5] {}: '{}' is a link to another file, and this file may lead to no other", where, printable(name));
+              "[hdf5] {}: '{}' is a link to another file, and this file may not refer to other files", where, printable(name));
       const Handle access = access_within(H5P_LINK_ACCESS, limits);
       const Handle object(H5Oopen(group, name.c_str(), access), H5Oclose);
-      if (object < 0) H5Eclear2(H5E_DEFAULT);  // a link that leads nowhere
+      if (object < 0) H5Eclear2(H5E_DEFAULT);  // a link without a target
       if (object < 0 || H5Iget_type(object) != H5I_DATASET) return;
       try {
         require_elements_within(object, name, limits);

@@ -1,4 +1,4 @@
-// Filters that pack the chunks of a dataset, and that this HDF5 may not have.
+// Filters that pack the chunks of a dataset, and may be missing in this HDF5.
 
 #include <array>
 
@@ -18,8 +18,8 @@ void require_filters(hid_t dataset, const std::filesystem::path& path, const std
                                        &configuration);
     if (number < 0 || H5Zfilter_avail(number) > 0) continue;
     fail(
-        "[hdf5] {}: dataset '{}' is packed by the filter '{}' (number {}), which this HDF5 does not have: HDF5_PLUGIN_PATH says "
-        "where HDF5 looks for filters, and h5repack -f NONE unpacks the file where the filter is",
+        "[hdf5] {}: dataset '{}' is packed by the filter '{}' (number {}), which this HDF5 does not have: HDF5_PLUGIN_PATH "
+        "names the folder of filters, and h5repack -f NONE unpacks the file on a machine that has the filter",
         path.string(), printable(name), printable(called.data()), number);
   }
 }

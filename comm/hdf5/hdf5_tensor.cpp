@@ -11,16 +11,16 @@
 namespace mpigrad {
 namespace {
 
-// The type in memory of what is written to a file, or read from it, as `type`: HDF5 itself rounds and widens 16-bit numbers.
+// The type in memory of elements that a file stores as `type`: HDF5 itself rounds and widens 16-bit numbers.
 DType in_memory(DType type) { return type == DType::boolean ? DType::uint8 : computed_in(type); }
 
-// The elements of x in host memory, of a type that HDF5 takes, off the tape.
+// The elements of x in host memory, in a type that HDF5 takes; not recorded.
 Tensor stored(const Tensor& x) {
   const auto plain = detail::copied(x.without_layout(), DeviceKind::cpu).as_constant();
   return is_half(x.dtype()) ? cast(plain, in_memory(x.dtype())) : plain;
 }
 
-// Whether this rank is the first of those that hold its block.
+// True if this rank is the first of the ranks that hold its block.
 bool is_writer(const Layout& layout) {
   const auto place = layout.grid->coordinates(layout.grid->rank);
   for (std::size_t axis = 0; axis < place.size(); ++axis)
@@ -30,7 +30,7 @@ bool is_writer(const Layout& layout) {
 
 Box whole(const Shape& shape) { return {Shape(std::vector<std::int64_t>(static_cast<std::size_t>(shape.rank()), 0)), shape}; }
 
-// A box of a dataset, on the current device.
+// Reads a box of a dataset to the current device.
 Tensor read_box(const Hdf5Reader& file, const Hdf5Dataset& dataset, const Box& box, std::optional<DType> type) {
   const DType asked = type.value_or(dataset.type);
   const auto where = fmt::format("[read_hdf5] {}: dataset '{}'", file.path().string(), printable(dataset.name));
@@ -82,7 +82,7 @@ void write_hdf5(const std::filesystem::path& path, const std::vector<std::pair<s
 
 namespace {
 
-// The block of `layout_of(shape of the dataset)` on each rank of the grid.
+// Reads, on each rank of the grid, its block in the layout `layout_of(shape of the dataset)`.
 template <class F>
 Tensor read_block(const std::filesystem::path& path, const std::string& name, const Communicator& world,
                   std::optional<DType> type, F layout_of) {

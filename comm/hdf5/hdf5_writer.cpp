@@ -20,7 +20,7 @@ using hdf5::on_io_thread;
 
 namespace {
 
-// How a file, a group or a dataset is created: without times, so that the same data make the same file.
+// The creation properties of a file, a group or a dataset: without times, so that the same data make the same file.
 Handle untimed(hid_t kind) {
   Handle creation(H5Pcreate(kind), H5Pclose);
   H5Pset_obj_track_times(creation, false);
@@ -31,20 +31,20 @@ Handle untimed(hid_t kind) {
 
 struct Hdf5Writer::State {
   std::filesystem::path path, temporary;
-  std::optional<NewFile> place;  // of the process that has made the file
+  std::optional<NewFile> place;  // set in the process that has made the file
   bool overwrite = false;
-  std::atomic<bool> committed = false;  // set by every rank, of which threads share one state
+  std::atomic<bool> committed = false;  // set by every rank; ranks that are threads share one state
   Handle file;
   enum class Sharing { alone, processes, threads } sharing = Sharing::alone;
 
   ~State() {
     if (committed) return;
-    // Some rank failed. Closing a parallel file waits for the other ranks, which may never come: it stays open.
+    // A rank failed. Closing a parallel file would wait for the other ranks, which may never come: it stays open.
     io_thread().run([this] {
       std::error_code ignored;
       const auto flushed_to_freed_disk = [&] { return place && ftruncate(place->descriptor(), 0) == 0 && flushed(); };
       if (sharing != Sharing::processes && file >= 0) {
-        // Neither is possible under a limit on the size of files, which is one for memory, too.
+        // Both fail under a limit on the size of files, which applies to memory files, too.
         if (flushed_to_memory() || flushed_to_freed_disk()) file.close();
         else hdf5::leave_open(file);
       }
@@ -55,8 +55,8 @@ struct Hdf5Writer::State {
   }
 
   bool flushed() const { return H5Fflush(file, H5F_SCOPE_LOCAL) >= 0; }
-  // A file that cannot be written cannot be closed either, and when the program ends HDF5 crashes over one that is open. So the
-  // last writes go to memory.
+  // A file that cannot be written cannot be closed either, and HDF5 crashes at the end of the program if a file is open.
+  // Therefore the last writes go to memory.
   bool flushed_to_memory() const {
     void* handle = nullptr;
     if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0) return false;
@@ -65,7 +65,7 @@ struct Hdf5Writer::State {
     bool done = false;
     if (disk >= 0 && memory >= 0 && dup2(memory, descriptor) >= 0) {
       done = flushed();
-      if (!done) dup2(disk, descriptor);  // HDF5 knows open files by their numbers on the disk, which must not be given again
+      if (!done) dup2(disk, descriptor);  // HDF5 identifies open files by their inode numbers, which must not be reused
     }
     for (const int each : {disk, memory})
       if (each >= 0) ::close(each);
@@ -75,7 +75,7 @@ struct Hdf5Writer::State {
   Handle open(const std::string& name) const {
     return {check(H5Dopen2(file, name.c_str(), H5P_DEFAULT), path, fmt::format("no dataset '{}'", name)), H5Dclose};
   }
-  // The groups in a dataset's name, as far as they are not there. HDF5 would make them, too, but with the time in them.
+  // Creates the groups in a dataset's name that do not exist yet. HDF5 would create them, too, but with the time in them.
   void create_groups(const std::string& name) const {
     const Handle creation = untimed(H5P_GROUP_CREATE);
     for (auto slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
@@ -121,11 +121,11 @@ std::string broadcast_text(Transport& transport, std::string text) {
   return text;
 }
 
-// Every rank throws what f threw at rank 0, so that all learn of it where they stand.
+// Runs f on rank 0; every rank throws what f threw there, so that all ranks get the error at the same place.
 template <class F>
 void at_root(const std::shared_ptr<Transport>& transport, F f) {
   if (!transport || transport->size() == 1) return f();
-  std::string problem;  // begins with the letter of its kind
+  std::string problem;  // begins with a letter for the type of the error
   const auto attempt = [&] {
     try {
       f();
@@ -172,16 +172,16 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
       const Handle access =
           sharing == Sharing::processes ? hdf5::parallel_access(*transport_) : Handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
       H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-      // The format since HDF5 1.8 has checksums of all that is not elements: damage is refused before it is believed.
+      // The format since HDF5 1.8 has checksums of everything except elements, so that damaged files are refused.
       H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);
-      // Where elements can be written past the system's cache (models/train/checkpoint/write.cpp).
+      // Alignment with which elements can be written bypassing the page cache (models/train/checkpoint/write.cpp).
       H5Pset_alignment(access, 1 << 16, 4096);
       const Handle creation = untimed(H5P_FILE_CREATE);
       return Handle(check(H5Fcreate(temporary.c_str(), flags, creation, access), path, "cannot be created"), H5Fclose);
     });
   };
   if (sharing == Sharing::processes) {
-    // MPI opens by name on all ranks: the file is rank 0's, and HDF5 finds it empty.
+    // MPI opens the file by name on all ranks: rank 0 creates it, and HDF5 finds it empty.
     const auto state = make_state();
     at_root(transport_, [&] { check_target(path, overwrite), state->place.emplace(path, "hdf5"); });
     state->temporary = broadcast_text(*transport_, state->place ? state->place->temporary().string() : std::string());
@@ -217,7 +217,7 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
 
 Hdf5Writer::~Hdf5Writer() = default;
 
-// What changes the file's structure: by all processes together, or by the one thread that does it for all.
+// Changes the file's structure by f: on all processes together, or on the one thread that does it for all.
 template <class F>
 void Hdf5Writer::everywhere(F f) {
   if (state_->sharing == State::Sharing::threads) at_root(transport_, [&] { on_io_thread(f); });
@@ -238,12 +238,12 @@ void Hdf5Writer::create(const std::string& name, const Shape& shape, DType type)
 }
 
 std::int64_t Hdf5Writer::place(const std::string& name, const Shape& shape, DType type) {
-  require(state_->sharing == State::Sharing::alone, "[hdf5] {}: places are for one writer", state_->path.string());
+  require(state_->sharing == State::Sharing::alone, "[hdf5] {}: place() needs a writer of one process", state_->path.string());
   return on_io_thread([&]() -> std::int64_t {
     const Handle dataset = state_->create_dataset(name, hdf5::file_type(type), space_of(shape), true);
     if (shape.elements() == 0) return -1;
     const auto offset = H5Dget_offset(dataset);
-    require(offset != HADDR_UNDEF, "[hdf5] {}: dataset '{}' has no place", state_->path.string(), name);
+    require(offset != HADDR_UNDEF, "[hdf5] {}: dataset '{}' has no position in the file", state_->path.string(), name);
     return static_cast<std::int64_t>(offset);
   });
 }
@@ -311,7 +311,7 @@ void Hdf5Writer::close() {
     if (state_->file < 0) return;
     check(H5Fflush(state_->file, H5F_SCOPE_LOCAL), state_->path, "cannot be completed");
     check(state_->file.close(), state_->path, "cannot be completed");
-    if (state_->place) flock(state_->place->descriptor(), LOCK_UN);  // HDF5's lock, which readers would meet
+    if (state_->place) flock(state_->place->descriptor(), LOCK_UN);  // HDF5's lock would keep readers out
   });
 }
 

@@ -1,4 +1,4 @@
-// HDF5 as a whole: how it begins and ends in this process, and what it says of failures.
+// Opening and closing HDF5 in this process, and its error messages.
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,7 +10,7 @@ namespace mpigrad::hdf5 {
 
 namespace {
 
-// Files that could not be closed. Of the I/O thread, which has ended when the program does.
+// Files that could not be closed. Used by the I/O thread, which has ended when the program does.
 std::vector<hid_t> left;
 
 void close_library() {
@@ -18,7 +18,7 @@ void close_library() {
     H5close();
     return;
   }
-  // HDF5 would close these, too, and crash over what it cannot write. What the program itself has open is written none the less.
+  // HDF5 would close these, too, and crash because it cannot write them. Other files that the program has open are still written.
   std::vector<hid_t> open(static_cast<std::size_t>(std::max<ssize_t>(H5Fget_obj_count(H5F_OBJ_ALL, H5F_OBJ_FILE), 0)));
   open.resize(
       static_cast<std::size_t>(std::max<ssize_t>(H5Fget_obj_ids(H5F_OBJ_ALL, H5F_OBJ_FILE, open.size(), open.data()), 0)));
@@ -45,7 +45,7 @@ void leave_open(hid_t file) { left.push_back(file); }
 
 namespace {
 
-// Of what HDF5 says about a failed read or write, with the time, addresses and lengths, what happened and the system's reason.
+// The event and the system's reason from HDF5's text about a failed read or write, without time, addresses and lengths.
 std::string reason_of(const std::string& text) {
   const std::string key = "error message = '";
   const auto details = text.find(": time = "), reason = text.find(key);
@@ -59,7 +59,7 @@ std::string reason_of(const std::string& text) {
 std::string error_text() {
   std::string text;
   const auto collect = [](unsigned depth, const H5E_error2_t* entry, void* data) -> herr_t {
-    // The innermost two say what happened; the others, through which of its own layers HDF5 learned of it.
+    // The innermost two entries say what happened; the others only name HDF5's own layers.
     if (depth < 2 && entry->desc != nullptr)
       *static_cast<std::string*>(data) += (depth == 0 ? "" : "; ") + reason_of(entry->desc);
     return 0;

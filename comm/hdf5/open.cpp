@@ -35,8 +35,8 @@ hid_t native_type(DType type) {
 
 namespace {
 
-// HDF5 has no name for 16-bit floating-point numbers, but converts whatever it is told the bits of; as h5py writes them. Made
-// once, for the process's life.
+// The file types of 16-bit floating-point numbers. HDF5 has no names for them, but converts any format given by its bits; the
+// same formats as h5py's. Created once, for the life of the process.
 hid_t half_type(DType type) {
   const auto make = [](std::size_t exponent, std::size_t bias) {
     const hid_t made = H5Tcopy(H5T_IEEE_F32LE);
@@ -68,7 +68,7 @@ hid_t file_type(DType type) {
 
 Handle file_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_fclose_degree(access, H5F_CLOSE_WEAK);  // as HDF5 opens the sources of virtual datasets
+  H5Pset_fclose_degree(access, H5F_CLOSE_WEAK);  // the same as for the sources of virtual datasets, which HDF5 opens
   return access;
 }
 
@@ -104,7 +104,7 @@ bool hdf5_available() { return true; }
 
 namespace {
 
-// Of an open file, also where its name has gone to another; zeros with st_size -1: its driver has no such thing.
+// The status of an open file, even if another file has taken its name; zeros with st_size -1 if its driver has no descriptor.
 struct stat status_of_open(hid_t file) {
   void* descriptor = nullptr;
   struct stat info {};
@@ -115,7 +115,7 @@ struct stat status_of_open(hid_t file) {
 }
 off_t size_of_open(hid_t file) { return status_of_open(file).st_size; }
 
-// The most that texts in an open file can be together. A file with holes is longer than what is stored of it, and some file
+// The most bytes that texts in an open file can have together. A sparse file is longer than its stored blocks, and some file
 // systems count no blocks for small files.
 double most_of_texts(hid_t file) {
   constexpr double block = 512, small = 1U << 26U;
@@ -128,8 +128,8 @@ double most_of_texts(hid_t file) {
 struct Hdf5Reader::State {
   std::filesystem::path path;
   Handle file;
-  off_t bytes = 0;                       // when it was opened
-  mutable std::set<std::string> within;  // datasets that were looked at
+  off_t bytes = 0;                       // size when it was opened
+  mutable std::set<std::string> within;  // datasets that have been checked
   mutable hdf5::Limits limits;           // virtual datasets keep its address
   ~State() {
     io_thread().run([this] { hdf5::close_kept(file), file.close(); });
@@ -144,7 +144,7 @@ struct Hdf5Reader::State {
 
 namespace {
 
-// Owns the texts of variable length that HDF5 reads, also where it fails on the way.
+// Owns the texts of variable length that HDF5 reads, even if the read fails halfway.
 class TextMemory {
  public:
   void use_in(hid_t transfer) {
@@ -170,7 +170,7 @@ class TextMemory {
 Handle Hdf5Reader::State::open(const std::string& name, const hdf5::ChunkRoom& room) const {
   limits.refused.clear();
   const Handle access = hdf5::access_within(H5P_DATASET_ACCESS, limits);
-  if (room.bytes > 0) H5Pset_chunk_cache(access, room.slots, room.bytes, 0);  // 0: the one read last stays longest
+  if (room.bytes > 0) H5Pset_chunk_cache(access, room.slots, room.bytes, 0);  // 0: the chunk read last is kept longest
   Handle dataset(H5Dopen2(file, name.c_str(), access), H5Dclose);
   if (dataset >= 0) {
     if (!within.contains(name)) hdf5::require_elements_within(dataset, name, limits), within.insert(name);
@@ -249,12 +249,12 @@ Hdf5Reader::Hdf5Reader(const std::filesystem::path& path, Hdf5Reach reach) {
   std::error_code ignored;
   require(fs::exists(path, ignored), "[hdf5] {}: no such file", path.string());
   require(!fs::is_directory(path, ignored), "[hdf5] {}: a folder, not a file", path.string());
-  // Opening a pipe would wait for somebody to write.
+  // Opening a pipe would wait for a writer.
   require(fs::is_regular_file(path, ignored), "[hdf5] {}: not a regular file (a pipe, a socket or a device)", path.string());
   state_ = on_io_thread([&] {
     const auto state = std::make_shared<State>();
     state->path = path, state->limits = hdf5::limits_of(path, reach);
-    // H5Fopen explains why a file cannot be opened.
+    // If this check itself fails, H5Fopen explains why the file cannot be opened.
     require(H5Fis_hdf5(path.c_str()) != 0, "[hdf5] {}: not an HDF5 file", path.string());
     const Handle access = hdf5::file_access();
     state->file = Handle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), path, "cannot be opened"), H5Fclose);
@@ -323,7 +323,7 @@ std::vector<std::string> Hdf5Reader::read_strings(const std::string& name) const
     const auto read = [&](hid_t as, void* out) { return H5Dread(dataset, as, H5S_ALL, H5S_ALL, transfer, out); };
     const auto cannot = fmt::format("dataset '{}' cannot be read", name);
     if (H5Tis_variable_str(type) > 0) {
-      // A file can name one text many times.
+      // A file can refer to one text many times.
       const auto claimed = check(hdf5::claimed_bytes(type, count, read), path(), cannot);
       require(claimed <= most_of_texts(file), "{} has longer texts than its file has bytes", where);
       require_host_memory(where, 3 * claimed);

@@ -1,5 +1,5 @@
-// Checks of what an HDF5 file leads its readers to. The checks look at the objects that HDF5 has reached, and not at the ways by
-// which it reaches them.
+// Checks which other files an HDF5 file refers its readers to. The checks look at the objects that HDF5 has opened, and not at
+// the links by which it reaches them.
 
 #include <array>
 #include <set>
@@ -22,15 +22,15 @@ bool is_below(const fs::path& file, const fs::path& folder) {
   return !below.empty() && *below.begin() != "..";
 }
 
-// Why `target`, as `file` names it, is not read; empty if it is.
+// The reason why `target`, as named in `file`, is refused; empty if it is accepted.
 std::string reason_against(const fs::path& file, const std::string& target) {
   std::error_code error;
   const auto folder = fs::canonical(folder_of(file), error);
   if (error) return error.message();
   const auto found = fs::canonical(folder / target, error);
-  if (error) return "which is not in this file's folder";  // HDF5 would look elsewhere, too
+  if (error) return "which is not in this file's folder";  // HDF5 would search other places, too
   if (!is_below(found, folder)) return "which is outside this file's folder";
-  // HDF5 would wait for the other end of a pipe, and look elsewhere for what it cannot open.
+  // HDF5 would wait for the other end of a pipe, and would search other places for a file that it cannot open.
   if (!fs::is_regular_file(found, error)) return "which is not a regular file";
   if (H5Fis_hdf5(found.c_str()) <= 0) return "which is not an HDF5 file";
   return {};
@@ -38,13 +38,14 @@ std::string reason_against(const fs::path& file, const std::string& target) {
 
 herr_t follow(const char* parent, const char*, const char* target, const char*, unsigned*, hid_t, void* data) {
   auto& limits = *static_cast<Limits*>(data);
-  const auto reason = limits.reach == Hdf5Reach::file ? "and this file may lead to no other" : reason_against(parent, target);
+  const auto reason =
+      limits.reach == Hdf5Reach::file ? "and this file may not refer to other files" : reason_against(parent, target);
   if (reason.empty()) return 0;
   limits.refused = fmt::format("it is a link to {}, {}", printable(target), reason);
   return -1;
 }
 
-// The file in which HDF5 has found an object, as HDF5 has opened it.
+// The path of the file in which HDF5 has found an object, as HDF5 has opened it.
 fs::path file_of(hid_t object) {
   const auto length = std::max<ssize_t>(H5Fget_name(object, nullptr, 0), 0);
   std::string name(static_cast<std::size_t>(length) + 1, '\0');
@@ -52,7 +53,7 @@ fs::path file_of(hid_t object) {
   return name.c_str();
 }
 
-// A text that HDF5 gives by its length first.
+// A text from an HDF5 function that returns its length first.
 template <class Get>
 std::string text_of(Get get) {
   const auto length = get(nullptr, 0);
@@ -65,7 +66,8 @@ std::string source_file(hid_t creation, std::size_t source) {
   return text_of([&](char* out, std::size_t size) { return H5Pget_virtual_filename(creation, source, out, size); });
 }
 
-// The file of a source of a dataset in the file `path`. The same file (".") is open already, and its name may have changed.
+// The file of a source of a virtual dataset in the file `path`. The same file (".") is open already, and its name may have
+// changed.
 Handle open_source(hid_t dataset, const fs::path& path, const std::string& file) {
   if (file == ".") return {check(H5Iget_file_id(dataset), path, "cannot be opened"), H5Fclose};
   const auto next = folder_of(path) / file;
@@ -73,12 +75,12 @@ Handle open_source(hid_t dataset, const fs::path& path, const std::string& file)
   return {check(H5Fopen(next.c_str(), H5F_ACC_RDONLY, access), next, "cannot be opened"), H5Fclose};
 }
 
-// Whether a source of a virtual dataset has elements of the box [begin, end), as far as the corners of its place tell.
+// True if a source of a virtual dataset has elements of the box [begin, end), according to the bounding box of its place.
 bool has_elements_in(hid_t creation, std::size_t source, std::span<const std::int64_t> begin, std::span<const std::int64_t> end) {
   const Handle place(H5Pget_virtual_vspace(creation, source), H5Sclose);
   std::array<hsize_t, H5S_MAX_RANK> first{}, last{};
   const bool bounded = H5Sget_select_bounds(place, first.data(), last.data()) >= 0;
-  if (!bounded) H5Eclear2(H5E_DEFAULT);  // it grows
+  if (!bounded) H5Eclear2(H5E_DEFAULT);  // it has no fixed size
   for (std::size_t i = 0; bounded && i < begin.size(); ++i)
     if (last[i] < static_cast<hsize_t>(begin[i]) || first[i] >= static_cast<hsize_t>(end[i])) return false;
   return true;
@@ -90,11 +92,11 @@ Handle creation_of(hid_t dataset, const std::string& where) {
   return creation;
 }
 
-// libhdf5 1.10 reads on after a description of elements that is too short.
+// libhdf5 1.10 reads past the end of the stored elements if the file stores fewer than it describes.
 void require_room_of_elements(hid_t dataset, hid_t creation, const std::string& where) {
   const auto layout = H5Pget_layout(creation);
   const auto stored = H5Dget_storage_size(dataset);
-  if (layout != H5D_COMPACT && (layout != H5D_CONTIGUOUS || stored == 0)) return;  // 0: nothing was written
+  if (layout != H5D_COMPACT && (layout != H5D_CONTIGUOUS || stored == 0)) return;  // 0: no element was ever written
   const Handle space(H5Dget_space(dataset), H5Sclose), type(H5Dget_type(dataset), H5Tclose);
   const auto elements = H5Sget_simple_extent_npoints(space);
   const auto bytes = H5Tget_size(type);
@@ -113,17 +115,18 @@ void require_own_bytes(hid_t dataset, hid_t creation, const std::string& where) 
   fail("{} has its elements in {} (external storage), which is not read", where, printable(file.data()));
 }
 
-// One source of a virtual dataset: a dataset of the same file (".") or of another one, which has its elements itself.
+// Checks one source of a virtual dataset: it must be a dataset of the same file (".") or of another one, and hold its own
+// elements.
 void require_plain_source(hid_t dataset, const fs::path& path, const std::string& where, const std::string& file,
                           const std::string& source) {
   const auto what =
       fmt::format("{} has its elements in {}: '{}'", where, file == "." ? "the same file" : printable(file), printable(source));
-  require(file.find('%') == std::string::npos && source.find('%') == std::string::npos,
-          "{}, of which the names are only a pattern", what);
+  require(file.find('%') == std::string::npos && source.find('%') == std::string::npos, "{}, whose names are only a pattern",
+          what);
   if (file != ".") {
     const auto reason = reason_against(path, file);
     require(reason.empty(), "{}, {}", what, reason);
-    // HDF5 opens sources itself, and this variable sends it elsewhere.
+    // HDF5 opens sources itself, and this variable makes it search another folder.
     const auto prefix = environment_variable("HDF5_VDS_PREFIX").value_or(".");
     require(prefix == "." || prefix == "${ORIGIN}", "{}, for which HDF5_VDS_PREFIX={} makes HDF5 look elsewhere: unset it", what,
             printable(prefix));
@@ -155,7 +158,7 @@ Handle access_within(hid_t kind, Limits& limits) {
 void require_within(hid_t object, const std::string& name, const Limits& limits) {
   const auto path = file_of(object);
   if (path == limits.path) return;
-  // Settings of HDF5, and its search in the working directory, lead it elsewhere than the name of a link says.
+  // Settings of HDF5, and its search in the working directory, may lead it to another file than the one a link names.
   std::error_code error;
   const auto found = fs::canonical(path, error);
   require(!error && limits.reach == Hdf5Reach::folder && is_below(found, limits.folder),

@@ -1,4 +1,4 @@
-// Texts of variable length. HDF5 takes the memory that such a text claims before it looks for the text.
+// Texts of variable length. HDF5 allocates the memory that such a text claims before it looks for the text.
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "lengths are little-endian in files");
 
-// A conversion of HDF5's. A file has for each text its length in 4 bytes, and its place. This keeps the length.
+// A conversion function for HDF5. A file stores for each text its length in 4 bytes, and its position; this keeps only the
+// length.
 herr_t keep_length(hid_t from, hid_t to, H5T_cdata_t* data, std::size_t count, std::size_t stride, std::size_t, void* buffer,
                    void*, hid_t) {
   if (data->command == H5T_CONV_INIT) {

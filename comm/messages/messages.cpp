@@ -28,7 +28,7 @@ void Messages::waited(Numbered& message, std::int64_t identities) {
 }
 
 void Messages::number_receives(std::int64_t identities) {
-  std::set<std::pair<int, int>> before;  // what those still without a number may take
+  std::set<std::pair<int, int>> before;  // kinds of messages that receives without a number may take
   const auto takes = [](const std::pair<int, int>& kind, const Numbered& message) {
     return (kind.first == any_source || kind.first == message.peer) && (kind.second == any_tag || kind.second == message.tag);
   };

@@ -12,14 +12,14 @@ using detail::Transfer;
 
 detail::BlockCall transposed(detail::BlockCall call) {
   const auto blocks = block_traits_of(call.kind);
-  require(blocks.in != BlockRows::none, "[{}] has no values, so that it has no transpose", name_of(call.kind));
+  require(blocks.in != BlockRows::none, "[{}] moves no values and has no transpose", name_of(call.kind));
   call.kind = blocks.transpose;
-  call.op = CombineOp::sum;  // maxima and products are taken apart afterwards
+  call.op = CombineOp::sum;  // cotangents of maxima and products are weighted afterwards
   if (blocks.in == BlockRows::sent) std::swap(call.rows, call.receive_rows);
   return call;
 }
 
-// What all calls have: y of that type, nothing under way yet.
+// The common part of all calls: y of that type, no operation yet.
 std::shared_ptr<Transfer> prepared(std::string_view name, const Tensor& x, const TensorType& result, bool adjoint) {
   detail::refuse_layout(name, std::span(&x, 1));
   auto transfer = std::make_shared<Transfer>();
@@ -35,7 +35,7 @@ std::shared_ptr<Transfer> make(const detail::BlockCall& call, const Tensor& x, c
   const auto transfer = prepared(traits.nonblocking, x, detail::result_type(call, x, comm), adjoint);
   auto& y = transfer->y;
   if (traits.rooted() && block_traits_of(call.kind).out == BlockRows::alike && y.bytes() > 0 && y.raw()) {
-    const bool at_root = comm.rank() == call.root;  // a sum is there alone; what is sent it has
+    const bool at_root = comm.rank() == call.root;  // the root has the sum of a reduce, and the values that a bcast sends
     if (traits.reduces && !at_root) detail::zero_bytes(y.device(), y.raw(), y.bytes());
     if (!traits.reduces && at_root) detail::copy_bytes(y.device(), y.raw(), x.raw(), y.bytes());
   }
@@ -45,7 +45,7 @@ std::shared_ptr<Transfer> make(const detail::BlockCall& call, const Tensor& x, c
       transfer->operation = (adjoint ? comm.side(x.device()) : comm.transport(x.device())).start(arguments);
     });
   }
-  // Recorded whatever ybar is: a rank that got none has zeros, which are no constant.
+  // Recorded whatever ybar is: a rank without a cotangent sends zeros, which are not a constant.
   transfer->start_adjoint = [call, comm](const Tensor& ybar) {
     return detail::start(make(transposed(call), ybar, comm, true), ybar, true, comm.open_collectives());
   };

@@ -16,16 +16,16 @@ Tensor indices(const std::vector<std::int64_t>& values, DeviceKind device = Devi
   return device == DeviceKind::cuda ? detail::copied(x, device) : x;
 }
 
-// An epoch: the accesses sorted by target, and what each rank is asked for.
+// An epoch: the accesses sorted by target, and the requests of the other ranks.
 struct Epoch {
-  Rows asked, asking;                  // rows accessed of, by every rank
+  Rows asked, asking;                  // numbers of rows: accessed on each rank by this one, and here by each rank
   Tensor order;                        // place i in the sorted list is access order[i]
-  Tensor place;                        // its inverse
-  Tensor rows;                         // of this rank's window, in the order in which the others ask
+  Tensor place;                        // the inverse of order
+  Tensor rows;                         // accessed rows of this rank's window, in the order of the requests
   std::vector<std::int64_t> accessed;  // the same on the host
 };
 
-// Says on all ranks what is wrong on one of them.
+// Throws the same Error on all ranks if `mine` is true on one of them.
 void agree(std::string_view call, const Communicator& comm, bool mine, std::string_view rule) {
   std::int64_t bad = mine ? comm.rank() : comm.size();
   comm.transport().allreduce(&bad, &bad, 1, DType::int64, CombineOp::min);

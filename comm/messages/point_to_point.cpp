@@ -11,7 +11,7 @@ namespace {
 using detail::Messages;
 using detail::Transfer;
 
-// A message's identity, which its adjoint and the adjoint's adjoint share.
+// A message's identity, shared by the message, its adjoint and the adjoint's adjoint.
 struct Identity {
   int peer = proc_null, tag = 0;
   std::int64_t number = -1;
@@ -32,19 +32,20 @@ void check_plain(std::string_view call, const Tensor& x) { detail::refuse_layout
 
 Request receive_adjoint(const TensorType& type, const Communicator& comm, const Identity& identity, DeviceKind device);
 
-// An adjoint's identity, if there is one that both ranks agree on.
+// The identity for a message's adjoint. Error: there is none on which both ranks agree.
 Identity identity_of(std::string_view call, const Communicator& comm, const Messages::Numbered& message) {
   const int most = recorded_tags(comm);
   require(message.number >= 0, "[{}] a receive posted before this one was never waited for: rank {}, tag {}", call, message.peer,
           message.tag);
-  require(message.tag < most, "[{}] tags are 0 to {} under a tape; a message with tag {} has come", call, most - 1, message.tag);
+  require(message.tag < most, "[{}] tags are 0 to {} under a tape; a message with tag {} has arrived", call, most - 1,
+          message.tag);
   require(!message.ambiguous,
           "[{}] message {} with rank {} and tag {} was waited for before message {}: it has the same identity", call,
           message.number, message.peer, message.tag, message.number - most);
   return {message.peer, message.tag, message.number};
 }
 
-// Sends x by `transport` with `tag`. The adjoint arrives under the message's identity; `message` is none for adjoints.
+// Sends x by `transport` with `tag`. The adjoint arrives under the message's identity; `message` is null for adjoints.
 Request post_send(const Tensor& x, const Communicator& comm, Transport& transport, int tag, const Identity& identity,
                   std::string what, const std::shared_ptr<Messages::Numbered>& message = {}) {
   auto transfer = std::make_shared<Transfer>();
@@ -75,7 +76,7 @@ Request send_adjoint(const Tensor& x, const Communicator& comm, const Identity& 
                    fmt::format("adjoint message to rank {}, tag {}", identity.peer, identity.tag));
 }
 
-// Where the message that y is comes in: memory, zeros if nothing does.
+// The buffer for a received message: uninitialised memory, or zeros if no message comes.
 Tensor receive_buffer(const TensorType& type, DeviceKind device, int peer) {
   if (peer != proc_null) return Tensor(type, device);
   UseDevice use(device);

@@ -12,14 +12,14 @@ namespace mpigrad {
 namespace detail {
 namespace {
 
-// Runs start_adjoint, and that of whoever had to wait for it.
+// Starts the adjoint of a transfer, and then the adjoints that waited for it.
 void launch_adjoint(Transfer& transfer) {
   transfer.adjoint = transfer.start_adjoint(std::exchange(transfer.held, {}));
   for (auto follower = transfer.followers.rbegin(); follower != transfer.followers.rend(); ++follower)
     if (--(*follower)->missing == 0) launch_adjoint(**follower);
 }
 
-// Adjoints hold until those have started of all collectives that started later and were waited for earlier.
+// Determines which adjoints this one must wait for: those of all collectives that started later and were waited for earlier.
 void close_transfer(const std::shared_ptr<Transfer>& transfer) {
   auto& list = transfer->open->open;
   const auto shares_tape = [&](std::uint64_t tape) {
@@ -40,7 +40,7 @@ void close_transfer(const std::shared_ptr<Transfer>& transfer) {
 Status finish(Transfer& transfer) {
   const double start = counting_costs() ? seconds_now() : 0;
   transfer.operation.wait();
-  // What is not hidden shows among the operations between ranks.
+  // Counts the waiting time that computation does not hide among the operations between ranks.
   if (counting_costs()) count_cost("wait", {}, seconds_now() - start, {}, {});
   const Status arrived = transfer.arrive ? transfer.arrive(transfer.operation) : Status();
   transfer.operation = {};
@@ -52,7 +52,7 @@ void require_tapes(const Transfer& transfer) {
   if (!transfer.differentiable) return;
   for (const auto tape : Tape::recorders())
     require(std::find(transfer.tapes.begin(), transfer.tapes.end(), tape) != transfer.tapes.end(),
-            "[wait] this call was started before the tape that sees its wait, or under Untaped: {}", transfer.what);
+            "[wait] this call was started before the tape that records its wait, or under Untaped: {}", transfer.what);
 }
 
 Tensor complete(const std::shared_ptr<Transfer>& transfer, Status* status) {
@@ -123,7 +123,7 @@ Transfer::~Transfer() {
 bool Transfer::unwinding() const { return std::uncaught_exceptions() > exceptions_; }
 
 void Transfer::give_up() noexcept {
-  // The transport may read and write the buffers of what nobody waits for until the job ends.
+  // Keeps the buffers of abandoned operations, which the transport may read and write until the job ends.
   static std::mutex mutex;
   static auto& buffers = *new Tensors;
   {
@@ -150,7 +150,7 @@ Request::~Request() {
   } else if (!transfer_->recorded()) {
     try {
       detail::finish(*transfer_);
-    } catch (...) {  // the next call meets the same failure
+    } catch (...) {  // the next call throws the same error
     }
   }
 }

@@ -19,7 +19,7 @@
 namespace mpigrad {
 namespace {
 
-// Holds its text, because memory for one is what there is not.
+// Holds its text in a member, because no memory is left to allocate one.
 class OutOfMemory : public std::bad_alloc {
  public:
   OutOfMemory(double used, double available, double limit) {
@@ -37,7 +37,7 @@ class OutOfMemory : public std::bad_alloc {
   char text_[200] = {};
 };
 
-// Of this process; limit 0: there is none.
+// The address space of this process in bytes; limit 0: no limit.
 struct AddressSpace {
   double used = 0, limit = 0;
 };
@@ -56,16 +56,16 @@ AddressSpace address_space() {
   return result;
 }
 
-// Called by `new` when there is no memory.
+// The new handler, called by `new` when there is no memory.
 void throw_out_of_memory() {
   static thread_local bool asking = false;
-  if (asking) throw std::bad_alloc();  // to ask takes some memory, too
+  if (asking) throw std::bad_alloc();  // asking takes some memory, too
   asking = true;
   const auto [used, limit] = address_space();
   double available = 0;
   try {
     available = static_cast<double>(available_host_bytes());
-  } catch (const std::bad_alloc&) {  // it is as little as it is
+  } catch (const std::bad_alloc&) {  // then 0 is reported
   }
   asking = false;
   throw OutOfMemory(used, available, limit);
@@ -92,7 +92,7 @@ std::string place_of(const std::exception& error) {
   const auto note = own->note();
   std::string text = note.empty() ? note : "\n  " + note;
   const auto place = detail::describe_stack(own->stack().data(), static_cast<int>(own->stack().size()));
-  // Programs of this project lie in its namespace, too, so that only their main() would be found.
+  // Programs of this project are in namespace mpigrad, too: the stack would name only their main(), so the place is left out.
   for (const auto* whole_program : {"in mpigrad::launch,", "in mpigrad::run", "in mpigrad::detail::run_on_ranks"})
     if (place.starts_with(whole_program)) return text;
   if (place.find(" at ") != std::string::npos) text += "\n  " + place;
@@ -100,15 +100,15 @@ std::string place_of(const std::exception& error) {
 }
 
 std::string address_space_problem() {
-  // Programs have 0.36 to 0.48 GiB when they begin. With 0.3 GiB more MPICH 4.0 hung in MPI_Finalize, UCX 1.13 aborted and
-  // oneDNN 2.6 failed by segmentation faults.
+  // Programs have 0.36 to 0.48 GiB at their start. With 0.3 GiB more MPICH 4.0 hung in MPI_Finalize, UCX 1.13 aborted and oneDNN
+  // 2.6 failed with segmentation faults.
   constexpr double least = 1, gib = 0x1p30;
   const auto limit = address_space().limit;
   if (limit == 0 || limit >= least * gib) return {};
   return fmt::format(
-      "[launch] the limit on address space (ulimit -v) is {:.2f} GiB: libraries, MPI and oneDNN alone need up to {} GiB; raise "
-      "it to that and "
-      "what your data take",
+      "[launch] the limit on address space (ulimit -v) is {:.2f} GiB: libraries such as MPI and oneDNN need up to {} GiB "
+      "by themselves; raise "
+      "the limit to that plus the memory for your data",
       limit / gib, least);
 }
 

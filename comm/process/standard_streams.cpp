@@ -21,26 +21,27 @@
 namespace mpigrad {
 namespace {
 
-std::atomic<int> output_error{0};  // errno of the first print to standard output that did not arrive
+std::atomic<int> output_error{0};  // errno of the first print to standard output that was not written
 
 void open_closed_descriptors() {
-  for (int descriptor = 0; descriptor <= 2; ++descriptor)  // each open() takes the lowest that is free
+  for (int descriptor = 0; descriptor <= 2; ++descriptor)  // each open() takes the lowest free descriptor
     if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0) return;
 }
 
-// A handler, not SIG_IGN, which programs that this one starts would inherit.
+// A handler instead of SIG_IGN, because programs that this one starts would inherit SIG_IGN.
 extern "C" void nothing_to_do(int) {}
 
 void outlive_readers() {
   struct sigaction before = {}, action = {};
-  if (sigaction(SIGPIPE, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) return;  // the program has its own
+  if (sigaction(SIGPIPE, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) return;  // the program has its own handler
   action.sa_handler = nothing_to_do;
   action.sa_flags = SA_RESTART;
   sigaction(SIGPIPE, &action, nullptr);
 }
 
 #ifdef __GLIBC__
-// As the function of a stream that writes: it says that all was written, because a short count is an error of who prints.
+// The write function of a stream: always reports that all bytes were written, because a short count would be an error of the
+// print.
 template <int Descriptor>
 ssize_t write_or_drop(void*, const char* bytes, std::size_t size) {
   for (std::size_t done = 0; done < size;) {
@@ -67,7 +68,7 @@ void replace_stream(std::FILE*& stream, std::initializer_list<std::ostream*> fol
   if (other == nullptr) return;
   std::setvbuf(other, nullptr, buffering, BUFSIZ);
 #ifdef __GLIBCXX__
-  // What C++ streams print stays in its order with the rest.
+  // Keeps the output of C++ streams in order with the rest.
   using Synchronised = __gnu_cxx::stdio_sync_filebuf<char>;
   for (auto* each : followers)
     if (auto* buffer = dynamic_cast<Synchronised*>(each->rdbuf()); buffer != nullptr && buffer->file() == stream)
@@ -92,7 +93,7 @@ void keep_standard_streams() {
 }
 
 std::string output_problem() {
-  // Of ranks that are threads only the first is told why: what could not be written is gone.
+  // Only the first of several ranks that are threads gets the reason, because the unwritten bytes are discarded.
   static std::mutex mutex;
   static int reason = 0;
   const std::lock_guard lock(mutex);

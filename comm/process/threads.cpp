@@ -1,4 +1,4 @@
-// The threads of a rank (comm/launch.h): asked for, or the rank's share of its node's cores.
+// The number of threads of a rank (comm/launch.h): the requested number, or the rank's share of its node's cores.
 
 #include "comm/process/threads.h"
 
@@ -25,7 +25,7 @@
 namespace mpigrad {
 namespace {
 
-// None: not given.
+// The value of MPIGRAD_THREADS; none: not given.
 std::optional<int> threads_asked_for() {
   const auto value = environment_variable("MPIGRAD_THREADS");
   if (!value) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<int> threads_asked_for() {
   return threads;
 }
 
-// What the ranks of a node tell each other about the cores they may run on, one bit each.
+// The cores on which a rank may run, one bit each, as the ranks of a node exchange them.
 struct Cores {
   static constexpr std::size_t most = CPU_SETSIZE;
   std::uint64_t host = 0;
@@ -64,11 +64,11 @@ void require_threads_that_fit() {
   const auto asked = threads_asked_for();
   int threads = asked.value_or(0);
 #ifdef _OPENMP
-  if (!asked) threads = omp_get_max_threads();  // what it has read in OMP_NUM_THREADS
+  if (!asked) threads = omp_get_max_threads();  // OpenMP's value of OMP_NUM_THREADS
 #endif
   const auto cores = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))), most = std::max(64, 4 * cores);
   const auto* name = asked ? "MPIGRAD_THREADS" : "OMP_NUM_THREADS";
-  require(threads >= 0 && threads <= most,  // OpenMP makes a negative one of 3,000,000,000
+  require(threads >= 0 && threads <= most,  // OpenMP turns 3,000,000,000 into a negative number
           "[launch] {} is {}, but at most {} threads make sense on {} cores: leave it out, or ask for {}", name,
           environment_variable(name).value_or(std::to_string(threads)), most, cores, cores);
 }
@@ -80,7 +80,7 @@ int threads_of_rank(Transport& transport) {
   const std::vector<std::int64_t> counts(size, sizeof(Cores));
   transport.allgather(&mine, all.data(), counts, DType::uint8);
   if (const auto threads = threads_asked_for()) return *threads;
-  // It may be a list with a number for each level of nesting. OpenMP tells what is none.
+  // The variable may be a list with a number for each level of nesting. OpenMP itself reports an invalid value.
   if (const auto value = environment_variable("OMP_NUM_THREADS"))
     if (const auto threads = parse_whole_number(std::string_view(*value).substr(0, value->find(','))); threads && *threads > 0)
       return *threads;

@@ -213,7 +213,7 @@ TEST_CASE("hostile files: the source of a virtual dataset has its elements itsel
   // HDF5 takes %% for the name %, and where a dataset grows, %b for numbers.
   write_x(file);
   write_virtual(file, "v", {3}, ".", "x%%", true);
-  refused("the same file: 'x%%', of which the names are only a pattern");
+  refused("the same file: 'x%%', whose names are only a pattern");
   for (const auto* name : {"", "..", "deeper", "none.h5"}) {
     fs::create_directory(folder / "inside/deeper");
     write_virtual(file, "v", {3}, name, "x");
@@ -291,8 +291,8 @@ TEST_CASE("hostile files: weights lead to no other file") {
       CHECK_MESSAGE(has(text, reason), text);
     }
   };
-  write_external_link(file, "v", "beside.h5", "x"), refused("this file may lead to no other");
-  write_external_link(file, "v", "a.h5", "v"), refused("this file may lead to no other");
+  write_external_link(file, "v", "beside.h5", "x"), refused("this file may not refer to other files");
+  write_external_link(file, "v", "a.h5", "v"), refused("this file may not refer to other files");
   write_virtual(file, "v", {3}, "beside.h5", "x"), refused("is virtual, and this file must hold its elements itself");
   write_virtual(file, "v", {3}, ".", "v"), refused("is virtual");
   write_external_storage(file, "v", "secret", 3), refused("(external storage), which is not read");

@@ -266,7 +266,7 @@ TEST_CASE("point to point: errors name the call") {
   SUBCASE("waited for under a tape that has not seen the start, after which it can still be waited for") {
     on_ranks(1, [](const Communicator& comm) {
       const auto x = numbered(comm);
-      const std::string rule = "[wait] this call was started before the tape that sees its wait, or under Untaped: i";
+      const std::string rule = "[wait] this call was started before the tape that records its wait, or under Untaped: i";
       auto sent = isend(x, comm, 0);
       Request under_tape, hidden;
       {
