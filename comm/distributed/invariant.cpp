@@ -41,7 +41,7 @@ void check_replicated(std::string_view what, const Tensor& x, const Communicator
 }  // namespace
 
 Tensor Replicate::view(Inputs in) const {
-  check_replicated("what is replicated", in[0], comm);
+  check_replicated("the input of replicate", in[0], comm);
   return in[0].as_variable();
 }
 // Cotangents of replicated tensors are replicated. The results of these vjps are replicate and shard, which check no further.
@@ -75,7 +75,7 @@ Types Shard::infer(Inputs in) const {
 }
 
 void Shard::run(Inputs in, Outputs out) const {
-  check_replicated("what is cut by shard", in[0], comm);
+  check_replicated("the input of shard", in[0], comm);
   if (!in[0].raw() || out[0].bytes() == 0) return;
   const auto before = std::accumulate(rows.begin(), rows.begin() + comm.rank(), std::int64_t{0});
   const auto row_bytes = in[0].shape().elements(1, in[0].rank()) * size_of(in[0].dtype());

@@ -22,7 +22,7 @@ Counts arriving_counts(const Collective& call) {
   return call.kind == CollectiveKind::alltoall ? call.receive_counts : call.counts;
 }
 
-// Of a buffer of rank `rank` what goes to or comes from `peer`.
+// The elements of a buffer of rank `rank` that go to or come from `peer`.
 BufferSlice slice_of(BufferPart part, const Collective& call, Counts counts, int rank, int peer) {
   const auto me = static_cast<std::size_t>(rank), other = static_cast<std::size_t>(peer);
   switch (part) {
@@ -65,7 +65,7 @@ void check_reduction(std::string_view call, DType type, CombineOp op) {
   require(type != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first", call, name_of(type));
   require(type != DType::boolean || traits_of(op).booleans, "[{}] booleans reduce by max (or) and min (and), not by {}", call,
           name_of(op));
-  require(!is_floating(type) || traits_of(op).floating, "[{}] {} is of integers and booleans, not of {}", call, name_of(op),
+  require(!is_floating(type) || traits_of(op).floating, "[{}] {} is for integers and booleans, not for {}", call, name_of(op),
           name_of(type));
 }
 

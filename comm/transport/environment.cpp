@@ -16,7 +16,7 @@
 namespace mpigrad {
 namespace {
 
-// Texts of all ranks, in their order.
+// The texts of all ranks, in rank order.
 std::vector<std::string> gather(Transport& transport, const std::string& mine) {
   const auto size = static_cast<std::size_t>(transport.size());
   const auto length = static_cast<std::int64_t>(mine.size());
@@ -39,7 +39,7 @@ std::string without_trace(std::string_view checks) {
   return joined(words, ",");
 }
 
-// Letters to put in, to leave out or to change until one word is the other.
+// The edit distance: letters to insert, to delete or to replace until one word is the other.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -51,7 +51,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// Each variable that is read.
+// All variables that the library reads.
 std::vector<std::string_view> known_variables() {
   std::vector<std::string_view> names(shared_variables.begin(), shared_variables.end());
   names.insert(names.end(), launch_variables.begin(), launch_variables.end());
@@ -80,11 +80,11 @@ void require_same_settings(Transport& transport, std::span<const Setting> mine) 
   for (const auto& setting : mine) compared += setting.compared, compared.push_back('\0');
   const auto all = gather(transport, compared);
   if (std::all_of(all.begin(), all.end(), [&](const auto& text) { return text == all[0]; })) return;
-  // Which one is told by rank 0 and the first rank that differs from it, and so the same on all ranks.
+  // The setting to report follows from rank 0 and the first rank that differs from it, and is therefore the same on all ranks.
   const auto& other = *std::find_if(all.begin(), all.end(), [&](const auto& text) { return text != all[0]; });
   const auto at = std::mismatch(all[0].begin(), all[0].end(), other.begin(), other.end()).first;
   const auto& setting = mine[static_cast<std::size_t>(std::count(all[0].begin(), at, '\0'))];
-  constexpr std::size_t most = 4;  // of a thousand ranks each may have its own
+  constexpr std::size_t most = 4;  // each of a thousand ranks may have its own value
   const auto groups = detail::groups_of(gather(transport, setting.shown));
   std::string text;
   for (std::size_t i = 0; i < std::min(groups.size(), most); ++i) {

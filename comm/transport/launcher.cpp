@@ -12,8 +12,8 @@ int launcher_number(const char* variable, int otherwise) {
   return parse_whole_number(environment_variable(variable).value_or("")).value_or(otherwise);
 }
 
-// The processes of this step of Slurm; 1 where this process is none of them. Variables of a step are inherited: those of a
-// terminal's shell by all that is typed there.
+// The number of processes of this step of Slurm; 1 if this process is not one of them. Processes inherit the variables of a step:
+// all commands typed in a terminal have those of the terminal's shell.
 int processes_of_step() {
   const bool typed = environment_variable("SLURM_PTY_PORT") && launcher_number("SLURM_TASK_PID", 0) != getpid();
   return typed ? 1 : launcher_number("SLURM_STEP_NUM_TASKS", 1);
@@ -48,7 +48,8 @@ std::string copies_problem(const Launcher& launcher, int ranks) {
   if (mpi_library() == "Open MPI") commands = fmt::format("mpirun -n {0} of Open MPI, or srun --mpi=pmix -n {0}", n);
   else if (mpi_library() != "MPICH") commands = fmt::format("mpiexec -n {} of that MPI", n);
   else if (launcher.name == by_mpiexec || launcher.name == by_pmi2)  // as Ubuntu 24.04 builds MPICH
-    commands = fmt::format("what this MPICH was built for, such as mpirun -n {0} of Open MPI or srun --mpi=pmix -n {0}", n);
+    commands = fmt::format(
+        "the launcher for which this MPICH was built, such as mpirun -n {0} of Open MPI or srun --mpi=pmix -n {0}", n);
   else commands = fmt::format("mpiexec -n {0} of MPICH, or srun --mpi=pmi2 -n {0}", n);
   return fmt::format(
       "[launch] {} started {} processes, but {} finds {} rank in each, which would be {} copies of one run: use {}",

@@ -30,7 +30,7 @@ void reduce_into(void* accumulator, const void* in, std::int64_t count, DType ty
     case DType::boolean: return reduce_bytes<std::uint8_t>(accumulator, in, count, op);
     case DType::bfloat16: return reduce_bytes<BFloat16>(accumulator, in, count, op);
     case DType::float16: return reduce_bytes<Float16>(accumulator, in, count, op);
-    case DType::uint16: std::abort();  // was refused when the call was checked: check_reduction()
+    case DType::uint16: std::abort();  // check_reduction() has refused it before
   }
 }
 

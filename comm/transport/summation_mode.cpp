@@ -13,7 +13,7 @@
 namespace mpigrad {
 namespace {
 
-// A collective under way whose result is worked on after it.
+// A collective under way whose result is processed after its end.
 class Finished final : public PendingWork {
  public:
   Finished(Pending operation, std::function<void()> finish) : finish_(std::move(finish)), operation_(std::move(operation)) {}
@@ -25,11 +25,11 @@ class Finished final : public PendingWork {
   void drop() noexcept override { operation_.cancel(); }
 
  private:
-  std::function<void()> finish_;  // holds the buffers, and goes after the operation
+  std::function<void()> finish_;  // holds the buffers, and is destroyed after the operation
   Pending operation_;
 };
 
-// What it works on lies in `memory`.
+// Applies the mode of sums to calls. Temporary buffers are allocated in `memory`.
 class ModeTransport final : public ForwardingTransport {
  public:
   ModeTransport(std::shared_ptr<Transport> inner, const SummationMode& mode, std::shared_ptr<DeviceMemory> memory)
@@ -39,7 +39,7 @@ class ModeTransport final : public ForwardingTransport {
 
   void perform(const Collective& call) override {
     if (!changes(call)) return inner().perform(call);
-    const bool blocks_only = traits_of(call.kind).out == BufferPart::own;  // the rest of what it hands in stays another rank's
+    const bool blocks_only = traits_of(call.kind).out == BufferPart::own;  // the rest of its input belongs to other ranks
     const auto mine = moved_elements(call, rank()).out;
     if (widens(call.type)) {
       const auto elements = moved_elements(call, rank()).in;
@@ -66,7 +66,7 @@ class ModeTransport final : public ForwardingTransport {
   Pending begin(const Collective& call) override {
     if (!changes(call)) return inner().begin(call);
     const auto [elements, mine] = moved_elements(call, rank());
-    const auto first = sent_slice(call, rank(), rank()).first;  // of what is added up here
+    const auto first = sent_slice(call, rank(), rank()).first;  // of the elements that this rank adds up
     if (widens(call.type)) {
       const auto in = widened(call.in, elements, call.type);
       const auto out = memory_->allocate(mine * size_of(DType::float32));
@@ -76,7 +76,7 @@ class ModeTransport final : public ForwardingTransport {
         memory->convert(out.get(), DType::float32, to, type, mine);
       });
     }
-    // No second message may be needed at the wait, whose order is each rank's own.
+    // The wait may need no second message, because each rank waits in its own order.
     const auto item = size_of(call.type);
     const auto all = memory_->allocate(elements * item * size());
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(size()), elements);
@@ -117,7 +117,7 @@ class ModeTransport final : public ForwardingTransport {
     return parts;
   }
 
-  // This rank's block of all ranks' inputs, combined in the order of ranks.
+  // This rank's block, combined from all ranks' inputs in the order of ranks.
   DeviceMemory::Bytes reduced(const Collective& call, std::span<const std::int64_t> parts) {
     const auto n = parts[static_cast<std::size_t>(rank())], bytes = n * size_of(call.type);
     const std::vector<std::int64_t> arriving(parts.size(), n);

@@ -4,7 +4,7 @@
 
 namespace mpigrad {
 namespace {
-std::atomic<std::int64_t> of_several_ranks{0};  // transports that are alive
+std::atomic<std::int64_t> of_several_ranks{0};  // number of existing transports
 }
 
 Transport::Transport(const Place& place) : place_(place) {

@@ -47,7 +47,7 @@ class HostMemory final : public DeviceMemory {
   void synchronise() override {}
 };
 
-// ---- a GPU's
+// ---- memory of a GPU
 
 class CudaEvent final : public DeviceEvent {
  public:
@@ -58,7 +58,8 @@ class CudaEvent final : public DeviceEvent {
   cuda::Event event_;
 };
 
-// Pinned buffers, which are expensive to make: each waits here until the copies that its last user issued are done.
+// Pinned buffers, which are expensive to allocate: each is kept here for reuse once the copies that its last user issued are
+// done.
 class PinnedPool {
  public:
   PinnedPool() = default;

@@ -17,31 +17,32 @@
 namespace mpigrad {
 namespace {
 
-// Everything but collectives and rounds as the host's transport has it.
+// Forwards everything except collectives and rounds to the host's transport.
 class DeviceTransport final : public ForwardingTransport {
  public:
   DeviceTransport(std::shared_ptr<Transport> host, const SummationMode& mode, Lane lane, std::shared_ptr<DeviceMemory> memory,
                   const GpuPlace& place)
       : ForwardingTransport(host), mode_(mode), lane_(lane), memory_(std::move(memory)), place_(place) {
-    // A node's threads exchange addresses; what MPI can do with device memory only its user knows.
+    // Threads of one process exchange addresses; whether MPI accepts device memory is known only to the user.
     const bool direct = host->can_ask() && !host->in_one_process() && cuda_aware_mpi();
     staged_ = staged(host, memory_, {.direct = direct, .direct_reductions = direct && !mode_.fixed_order});
-    // What is staged has the mode of the host's transport.
-    // The watchdog is to tell of these calls, which the host's transport compares where ranks check each other.
+    // The staged transport has the mode of the host's transport. The in-process one is watched only for the watchdog: if checks
+    // are on, the host's transport compares its calls.
     messages_ = host->in_one_process() ? with_mode(watched(in_process(host, memory_), {}), mode_, memory_) : staged_;
   }
 
   bool capturable() override {
     static_cast<void>(engine());
-    // NCCL's guide, "Using NCCL with CUDA Graphs": captured work of several GPUs in one process may wait for each other for ever.
+    // NCCL's guide, "Using NCCL with CUDA Graphs": captured work on several GPUs of one process may deadlock.
     return size() == 1 || (kind_ == DeviceEngine::nccl && !mode_.fixed_order && !inner().in_one_process());
   }
 
   void perform(const Collective& call) override { serving(call).perform(call); }
   Pending begin(const Collective& call) override {
     if (lane_ == Lane::buckets) return serving(call).begin(call);
-    // What a program starts waits for nobody: another rank may be in a call on another communicator that needs this one. So it
-    // is no place for all ranks to meet and choose an engine, nor for NCCL, which wants one order of all calls on a stream.
+    // A non-blocking call must not wait for other ranks: another rank may be in a call on another communicator that needs this
+    // rank. Therefore it is no place for all ranks to choose an engine together, nor for NCCL, which needs one order of all calls
+    // on a stream.
     return (traits_of(call.kind).reduces && !memory_->computes(call.type, call.op) ? *staged_ : *messages_).begin(call);
   }
   Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
@@ -113,10 +114,10 @@ GpuPlace gpu_place() {
 
 DeviceEngine choose_engine(std::span<const GpuPlace> places, bool in_process) {
   const auto otherwise = in_process ? DeviceEngine::in_process : DeviceEngine::staged;
-  // A rank alone needs no host to meet others on: grids have axes of one rank.
+  // A communicator of one rank needs no host transport to exchange addresses: grids have axes of one rank.
   if (places.size() < 2) return DeviceEngine::in_process;
   if (std::any_of(places.begin(), places.end(), [](const GpuPlace& p) { return p.gpu[0] == '\0'; })) return otherwise;
-  // NCCL asks the environment of the process, which threads share.
+  // NCCL reads the environment of the process, which threads share.
   if (!in_process && std::all_of(places.begin(), places.end(), [](const GpuPlace& p) { return p.named_host; }))
     return DeviceEngine::nccl;
   std::vector<std::pair<std::string_view, std::string_view>> gpus;

@@ -14,11 +14,11 @@ namespace {
 using namespace transport_checks;
 using Counts = std::vector<std::int64_t>;
 
-// What a rank hands in: its arguments and a copy of its data, complete at `ready`. Its address travels through the host
-// transport, and each of the `readers` lets go of it once; what a failed rank leaves behind is never released, because others may
-// read it.
+// The contribution of a rank to a call: its arguments and a copy of its data, complete at `ready`. The address of the Post
+// travels through the host transport, and each of the `readers` releases it once. The posts of a failed rank are never deleted,
+// because others may read them.
 struct Post {
-  Call call;  // of a message: the count, its sender as `root`, its tag in `counts`
+  Call call;  // for a message: the count, its sender as `root`, its tag in `counts`
   Counts counts, receive_counts;
   std::int64_t bytes = 0;
   DeviceMemory::Bytes data;
@@ -26,15 +26,16 @@ struct Post {
   std::shared_ptr<DeviceEvent> ready;
   std::atomic<int> readers{1};
   std::mutex mutex;
-  std::vector<std::shared_ptr<DeviceEvent>> done;  // of those who have let go
+  std::vector<std::shared_ptr<DeviceEvent>> done;  // events of the readers that have released it
 };
 static_assert(sizeof(Post*) == sizeof(std::int64_t));
 
-// Posts that this rank reads, until its device has done so: the last reader releases the memory after the work of all of them.
+// Posts that this rank reads, until its device has read them: the last reader deletes a post after the device work of all
+// readers.
 class Reading {
  public:
   Reading(std::shared_ptr<DeviceMemory> memory, std::vector<Post*> posts) : memory_(std::move(memory)), posts_(std::move(posts)) {
-    for (const auto* post : posts_) post->ready->hold();  // also for what is then refused and released
+    for (const auto* post : posts_) post->ready->hold();  // also for posts that are then refused and released
   }
   ~Reading() {
     try {
@@ -48,7 +49,7 @@ class Reading {
         for (const auto& other : post->done) other->hold();
         delete post;
       }
-    } catch (...) {  // a device that has failed: what is left is not released
+    } catch (...) {  // a device has failed: the remaining posts are not deleted
     }
   }
   Reading(const Reading&) = delete;
@@ -61,7 +62,7 @@ class Reading {
   std::vector<Post*> posts_;
 };
 
-// Each rank's share of a collective: from all posts into its own `out`.
+// Does each rank's share of a collective: from all posts into its own `out`.
 class Share {
  public:
   Share(std::shared_ptr<DeviceMemory> memory, int rank) : memory_(std::move(memory)), rank_(rank) {}
@@ -73,7 +74,7 @@ class Share {
     if (const auto problem = disagreement(calls); !problem.empty()) throw Error(problem);
     const auto& call = posts[rank_].call;
     const auto item = size_of(call.type);
-    DeviceMemory::Bytes near;  // what another GPU holds is fetched before it is combined
+    DeviceMemory::Bytes near;  // data on another GPU are fetched before they are combined
     for (int r = 0; r < size; ++r) {
       const auto to = received_slice(call, rank_, r), from = sent_slice(posts[r].call, r, rank_);
       if (to.count == 0 || (call.kind == CollectiveKind::bcast && r == rank_)) continue;
@@ -97,7 +98,7 @@ class Share {
   int rank_;
 };
 
-// A collective under way: the addresses of all posts on their way, then this rank's share. The ranks' host transport writes into
+// A collective under way: exchanges the addresses of all posts, then does this rank's share. The host transport writes into
 // `posts`.
 struct Posts {
   Post* mine = nullptr;
@@ -118,10 +119,10 @@ class StartedPosts final : public PendingWork {
   std::shared_ptr<DeviceMemory> memory_;
   int rank_;
   std::unique_ptr<Posts> posts_;
-  Pending operation_;  // destroyed before what it writes into
+  Pending operation_;  // destroyed before the buffers that it writes
 };
 
-// Messages under way: sends are complete at once, receives when the posts have come.
+// Messages under way: sends are complete at once, receives when the posts have arrived.
 struct PostedMessages {
   std::vector<Post*> arriving, sent;
 };
@@ -161,7 +162,7 @@ class InProcessTransport final : public ForwardingTransport {
       : ForwardingTransport(std::move(host)), memory_(std::move(memory)) {}
 
   const Transport& underlying() const override { return *this; }
-  // What is compared lies in host memory.
+  // The data to compare lie in host memory.
   std::shared_ptr<Transport> control() override { return inner().duplicate(); }
 
   void perform(const Collective& call) override {

@@ -10,7 +10,7 @@ namespace {
 
 using Bytes = DeviceMemory::Bytes;
 
-// An operation of the inner transport, and where to copy from the host when it is done.
+// An operation of the inner transport, and the copies from the host to make when it is done.
 class StagedPending final : public PendingWork {
  public:
   struct Copy {
@@ -87,10 +87,10 @@ class StagedTransport final : public ForwardingTransport {
   std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override {
     return staged(std::move(made), memory_, options_);
   }
-  // Of what the inner call will refuse, nothing.
+  // 0 for a negative count, which the inner call will refuse.
   static std::int64_t bytes_of(std::int64_t count, DType type) { return std::max<std::int64_t>(count, 0) * size_of(type); }
 
-  // Whether device addresses are handed on; then what they hold is there.
+  // True if device addresses are passed on; the device's preceding work is complete then.
   bool direct() const {
     if (options_.direct) memory_->synchronise();
     return options_.direct;
@@ -103,7 +103,7 @@ class StagedTransport final : public ForwardingTransport {
     return direct();
   }
 
-  // The same call in host memory, with what this rank hands in.
+  // The same call in host memory, with a copy of this rank's input.
   struct Hosted {
     Collective call;
     Bytes in, out;
@@ -112,9 +112,9 @@ class StagedTransport final : public ForwardingTransport {
   Hosted hosted(const Collective& call) const {
     const auto [in, out] = moved_elements(call, rank());
     const auto item = size_of(call.type);
-    const bool broadcast = call.kind == CollectiveKind::bcast;  // from and to the same buffer
+    const bool broadcast = call.kind == CollectiveKind::bcast;  // input and output are the same buffer
     Hosted result{call, fetched(broadcast ? call.out : call.in, in * item), nullptr, out * item};
-    // In place where the input is as long, which saves memory.
+    // In place where input and output have the same length, which saves memory.
     result.out = in > 0 && (broadcast || call.kind == CollectiveKind::allreduce) ? result.in : room(out * item);
     result.call.in = result.in.get(), result.call.out = result.out.get();
     return result;
@@ -129,7 +129,7 @@ class StagedTransport final : public ForwardingTransport {
     return host;
   }
 
-  // All messages of one side in one host buffer, each on a cache line of its own.
+  // All messages of one side in one host buffer, each starting on its own cache line.
   struct Packed {
     std::vector<Message> messages;
     Bytes buffer;

@@ -1,4 +1,4 @@
-// Rank r of P without the others: every call is logged and moves nothing.
+// The dry transport: rank r of P without the other ranks; every call is logged and moves nothing.
 
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,7 @@ class Done final : public PendingWork {
 
 class DryTransport final : public BasicTransport {
  public:
-  // members: ranks of the dry world, in order of this communicator's ranks.
+  // members: ranks of the dry world, in the order of this communicator's ranks.
   DryTransport(int rank, std::vector<int> members, std::shared_ptr<std::vector<DryRecord>> log)
       : BasicTransport({.name = "dry", .rank = rank, .size = static_cast<int>(members.size()), .can_ask = false}),
         members_(std::make_shared<const std::vector<int>>(std::move(members))), log_(std::move(log)) {
@@ -87,7 +87,7 @@ class DryTransport final : public BasicTransport {
       for (const auto& m : messages)
         record({.what = what, .tag = m.tag, .bytes = m.count * size_of(type), .started = started}, m.peer);
   }
-  // peer: of this communicator, or -1.
+  // peer: a rank of this communicator, or -1.
   void record(DryRecord call, int peer) {
     if (!log_) return;
     if (peer >= 0) call.peer = (*members_)[static_cast<std::size_t>(peer)];

@@ -16,8 +16,9 @@
 namespace mpigrad::mpi {
 namespace {
 
-// MPI has no bfloat16, and MPICH ends the program in a sum of its 16-bit float: two bytes and functions of our own. Made at the
-// first use; MPI_Finalize begins by deleting what is attached to MPI_COMM_SELF, which frees them, whoever calls it.
+// 16-bit floating-point types for MPI, made of two bytes and functions of our own: MPI has no bfloat16, and MPICH ends the
+// program in a sum of its 16-bit float. Created at the first use. MPI_Finalize frees them, whoever calls it, because it begins by
+// deleting the attributes of MPI_COMM_SELF.
 template <class T>
 struct HalfInMpi {
   MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -92,18 +93,19 @@ int wait(MPI_Request& request, MPI_Status& status, std::int64_t bytes) {
   constexpr microseconds patience(20000), slice(1000);
   int code = MPI_SUCCESS, done = 0;
   const auto looked = [&] { return (code = MPI_Test(&request, &done, &status)) != MPI_SUCCESS || done; };
-  // A microsecond: messages that are there, or nearly, are not waited for.
+  // Polls for about a microsecond, so that messages that have arrived, or nearly so, cause no yield.
   for (int i = 0; i < 20; ++i)
     if (looked()) return code;
-  // Looks move messages, which nobody else does: at 0.5 GB/s or more they are through then.
+  // Polling also moves messages, which no other thread does: at 0.5 GB/s or more they have arrived by then.
   const auto moving = steady_clock::now() + microseconds(bytes / 500);
-  bool taken = false;  // the core, by others, while this rank yielded
+  bool taken = false;  // true if others took the core while this rank yielded
   for (;;) {
     if (looked()) return code;
     const auto now = steady_clock::now();
     if (now > moving + patience || (taken && now > moving)) {
-      // Whoever has waited for so long notices a hundredth of it no more, and others have the core to themselves. Who computes on
-      // it gets it back sooner, and so does this rank, if it sleeps: yielding, they take turns for whole slices.
+      // After such a wait a hundredth of it more is not noticeable, and other processes have the core to themselves. If this rank
+      // sleeps, both it and a process that computes on the core get the core back sooner: with yielding, they take turns for
+      // whole time slices.
       std::this_thread::sleep_for(patience / 100);
     } else {
       sched_yield();
@@ -121,7 +123,7 @@ void end_process_in(int seconds, int code, std::string line) {
       std::fflush(nullptr);
       std::_Exit(code);
     }).detach();
-  } catch (const std::system_error&) {  // no more threads: then without
+  } catch (const std::system_error&) {  // no more threads: the time limit is left out
   }
 }
 

@@ -1,4 +1,4 @@
-// MPI, through a private duplicate of the communicator whose errors are returned.
+// The mpi transport, on a private duplicate of the communicator that returns errors.
 
 #include <sched.h>
 
@@ -22,11 +22,11 @@ namespace {
 
 using namespace transport_checks;
 
-// Where ranks run.
+// Where the ranks run.
 struct Home {
   std::vector<int> nodes;  // equal for ranks that share memory
-  // On some node there are as many ranks as cores, or more, of all that this transport was made for: collectives are begun and
-  // waited for, because MPI's own waiting would keep the ranks from running that are waited for.
+  // True if on some node there are as many ranks as cores, or more, of all ranks for which this transport was made. Collectives
+  // are then non-blocking ones that are waited for, because MPI's own waiting would keep the awaited ranks from running.
   bool crowded = false;
 };
 
@@ -182,7 +182,7 @@ class MpiTransport final : public BasicTransport {
     return result;
   }
 
-  // `call` is what errors are told of.
+  // `call` is the name used in errors.
   Pending begin(const Collective& c, std::string_view call) {
     auto [result, requests] = requested(call, c.type, {});
     const auto moved = moved_elements(c, rank());
@@ -239,13 +239,13 @@ class MpiTransport final : public BasicTransport {
     void* out = nullptr;
     Count count = 0;
   };
-  // An allreduce as it is handed on. MPICH 4.0.2 makes buffers as large as a message, new ones for each, of ranks that share
-  // memory, too: 31 million float32 on two ranks take a program of MPI alone 70 ms as one message. Pieces of this size, which the
-  // caches hold, take 25 ms if one is called after the other and 35 ms if all are begun together. Over a network they would only
-  // add latencies.
+  // An allreduce, cut into the pieces that MPI gets. MPICH 4.0.2 allocates buffers as large as a message, new ones for each
+  // message, even between ranks that share memory: a program of MPI only takes 70 ms for 31 million float32 on two ranks as one
+  // message. Pieces of this size, which fit into the caches, take 25 ms if they are called one after the other and 35 ms if all
+  // are started together. Over a network pieces would only add latency.
   std::vector<Piece> pieces_of(const Collective& c, const void* in) const {
     constexpr std::int64_t piece_bytes = 2 << 20;
-    constexpr int most_pieces = 256;  // that MPI is given to look after
+    constexpr int most_pieces = 256;  // limit on simultaneous requests of MPI
     const auto item = size_of(c.type);
     const bool in_memory = size() > 1 && node_size() == size();
     const auto most = in_memory ? std::max(piece_bytes / item, (c.count + most_pieces - 1) / most_pieces) : c.count;
@@ -261,13 +261,13 @@ class MpiTransport final : public BasicTransport {
     return pieces;
   }
 
-  // What MPI is given for a buffer that is input and output at once.
+  // The input argument for MPI of a call whose buffer may be input and output at once.
   const void* input_of(const Collective& c, std::vector<std::byte>& copy) const {
     const bool root = rank() == c.root;
     switch (c.kind) {
       case CollectiveKind::reduce: {
-        // A copy instead of MPI_IN_PLACE: MPICH 4.0.2 reads a longer message from that constant as if it were an
-        // address unless root is 0.
+        // A copy instead of MPI_IN_PLACE: MPICH 4.0.2 reads longer messages from that constant as if it were an address
+        // unless root is 0.
         if (!root || c.in != c.out || c.count == 0) return c.in;
         const auto* bytes = static_cast<const std::byte*>(c.in);
         copy.assign(bytes, bytes + c.count * size_of(c.type));
@@ -290,21 +290,21 @@ class MpiTransport final : public BasicTransport {
     return c.kind == CollectiveKind::scatter && root && c.out == own_part(c.in, c) ? MPI_IN_PLACE : c.out;
   }
 
-  // Already pending: what has been posted is given up where a later post fails.
+  // Returned as a Pending already: operations that have been posted are abandoned if a later post fails.
   std::pair<Pending, Requests&> requested(std::string_view call, DType type, std::span<const Message> receives) const {
     auto made = std::make_unique<Requests>(call, rank(), type, receives);
     auto& requests = *made;
     return {Pending(std::move(made)), requests};
   }
 
-  // Where this rank's elements lie in the concatenation of all ranks'; null if there is none.
+  // The place of this rank's elements in the concatenation of all ranks' elements; null if `all` is null.
   const void* own_part(const void* all, const Collective& c) const {
     return all == nullptr ? nullptr : static_cast<const std::byte*>(all) + offset(c.counts, index(rank())) * size_of(c.type);
   }
 
   MPI_Comm communicator_;
   Home home_;
-  int max_tag_ = 32767;  // what the standard guarantees
+  int max_tag_ = 32767;  // the minimum that the MPI standard guarantees
 };
 
 std::string_view waits_asked_for() {
@@ -312,7 +312,7 @@ std::string_view waits_asked_for() {
   return value ? value : "";
 }
 
-// Of a node a rank is called by the lowest one there.
+// Determines where the ranks run. A node is identified by the lowest of its ranks.
 Home home_of(MPI_Comm communicator) {
   int rank = 0, size = 0;
   check(MPI_Comm_rank(communicator, &rank), "communicator");
@@ -321,7 +321,8 @@ Home home_of(MPI_Comm communicator) {
   check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "communicator");
   int lowest = rank, here = 0;  // rank 0 of `node` is the lowest
   MPI_Comm_size(node, &here);
-  // A launcher may bind each to cores of its own. It fails where there are more than a cpu_set_t has bits: these are enough.
+  // A launcher may bind each rank to some cores. sched_getaffinity fails if there are more cores than a cpu_set_t has bits: then
+  // there are enough cores.
   cpu_set_t own, cores;
   CPU_ZERO(&own);
   CPU_ZERO(&cores);
@@ -332,7 +333,7 @@ Home home_of(MPI_Comm communicator) {
   check(code, "communicator");
   Home home{.nodes = std::vector<int>(static_cast<std::size_t>(size))};
   check(MPI_Allgather(&lowest, 1, MPI_INT, home.nodes.data(), 1, MPI_INT, communicator), "communicator");
-  // The same on all ranks, whatever they were given: a collective that is begun does not meet one that blocks.
+  // The same result on all ranks, whatever their settings: a non-blocking collective does not match a blocking one.
   const auto asked = waits_asked_for();
   int crowded = asked.empty() ? known && here >= CPU_COUNT(&cores) : asked == "yielding";
   check(MPI_Allreduce(MPI_IN_PLACE, &crowded, 1, MPI_INT, MPI_MAX, communicator), "communicator");
@@ -352,7 +353,7 @@ std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator) {
   mpi::check(MPI_Comm_dup(communicator, &own), "mpi_transport");
   MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
   auto made = std::make_shared<mpi::MpiTransport>(own, mpi::home_of(own));
-  require_same_environment(*made);  // before anything is wrapped as the environment asks for
+  require_same_environment(*made);  // before the transport is wrapped as the environment requests
   if (const auto asked = mpi::waits_asked_for(); !asked.empty() && asked != "yielding" && asked != "blocking")
     throw SettingsError(fmt::format("[mpi_transport] MPIGRAD_MPI_WAITS is yielding or blocking, got '{}'", asked));
   return made;

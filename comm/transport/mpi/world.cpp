@@ -1,4 +1,4 @@
-// The ranks that a launcher has started: MPI's initialisation, and how they end.
+// The world of the ranks that a launcher has started: MPI's initialisation and finalisation.
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -16,14 +16,15 @@ namespace mpigrad {
 namespace mpi {
 namespace {
 
-MPI_Comm farewell = MPI_COMM_NULL;  // for nothing but the barriers below
+MPI_Comm farewell = MPI_COMM_NULL;  // used only for the barriers below
 bool several_hosts = false;
 
 // UCX closes a connection over TCP when the other side has acknowledged all that was sent. A rank acknowledges while it is in a
-// call that makes progress; in MPICH's MPI_Finalize it does so until its own connections are closed, and then waits for the
-// process manager alone. So a rank that still polled here while another was in MPI_Finalize already gave that one what it needed
-// to go on and got nothing itself: both waited for ever. Nobody may make progress between the first rank's MPI_Finalize and his
-// own. So all leave a barrier as closely as they can, and then wait without progress until the last one has left it, too.
+// call that makes progress. In MPICH's MPI_Finalize it does so until its own connections are closed, and then waits only for the
+// process manager. Therefore a rank that still polled here while another rank was in MPI_Finalize already gave the other rank the
+// acknowledgements it needed, and got none itself: both waited for ever. Hence no rank may make progress between the first rank's
+// MPI_Finalize and its own. All ranks leave a barrier as closely together as they can, and then wait without progress until the
+// last one has left it, too.
 void leave_together() {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Status status;
@@ -32,8 +33,8 @@ void leave_together() {
   if (several_hosts) std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
 
-// Ranks that end wait for each other here. One that fails by its exit code alone, while others go on, would leave them waiting
-// for its messages, and itself in MPI_Finalize, for ever.
+// Ranks that end wait for each other here. A rank that fails only by its exit code, while others continue, would otherwise leave
+// the others waiting for its messages, and itself in MPI_Finalize, for ever.
 void finalize_at_exit(int status, void*) {
   using namespace std::chrono;
   constexpr auto patience = seconds(5), silence = seconds(60);
@@ -48,7 +49,7 @@ void finalize_at_exit(int status, void*) {
     if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) break;
     const auto waited = steady_clock::now() - start;
     if (status != 0 && waited > patience) {
-      fmt::print(stderr, "[rank {} of {}] [mpi] this rank has ended with exit code {} while others go on; ending them, too\n",
+      fmt::print(stderr, "[rank {} of {}] [mpi] this rank has ended with exit code {} while others continue; ending them, too\n",
                  rank, size, status);
       abort_job(status);
     }
@@ -59,11 +60,11 @@ void finalize_at_exit(int status, void*) {
     if (waited < milliseconds(10)) sched_yield();
     else std::this_thread::sleep_for(milliseconds(5));
   }
-  // All have ended, and nobody waits for anything but MPI_Finalize: if that does not come back, each ends with its own exit code.
-  // Ranks that have failed go first, because a launcher may take the first code that it hears.
+  // All ranks have ended and wait only for MPI_Finalize: if it does not return, each ends with its own exit code. Ranks that have
+  // failed end first, because a launcher may use the first exit code that it gets.
   end_process_in(
       status != 0 ? 30 : 31, status,
-      fmt::format("[rank {} of {}] [mpi] all ranks have ended, but MPI_Finalize has not for 30 s; leaving it with exit "
+      fmt::format("[rank {} of {}] [mpi] all ranks have ended, but MPI_Finalize has not returned for 30 s; leaving it with exit "
                   "code {}\n",
                   rank, size, status));
   leave_together();
@@ -90,14 +91,14 @@ std::shared_ptr<Transport> mpi_world(int* argc, char*** argv) {
   MPI_Initialized(&initialized);
   if (!initialized) {
     int provided = 0;
-    // MPICH counts failures by SIGUSR1: a rank that got it from a batch system or a person would go on without a word. It does
-    // what it did before, which is to end the rank and with it the job.
+    // MPICH counts failures by SIGUSR1: a rank that got the signal from a batch system or a person would continue silently. The
+    // previous handling is restored, which is to end the rank and with it the job.
     struct sigaction before = {};
     const bool known = sigaction(SIGUSR1, nullptr, &before) == 0;
     mpi::check(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "mpi_world");
     if (known) sigaction(SIGUSR1, &before, nullptr);
-    // Errors of waiting meet the handlers of these two, not that of our communicator. Where the program runs MPI itself its
-    // own choice stays.
+    // Errors of waiting call the handlers of these two communicators, not that of ours. If the program initialises MPI itself,
+    // its own handlers stay.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     mpi::check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi::farewell), "mpi_world");

@@ -19,9 +19,9 @@ namespace {
 
 constexpr int implicit_order_version = 22600;
 
-// Kernels of two communicators that run at once on one GPU can wait for each other's places for ever, unless all GPUs start
-// them in the same order. From 2.26 on NCCL sees to it in the order of the host's calls (its manual, "Environment Variables"):
-// asked for here before NCCL reads its variables, unless the user has chosen.
+// Kernels of two communicators that run at the same time on one GPU may deadlock, unless all GPUs start them in the same order.
+// From 2.26 on NCCL can enforce the order of the host's calls (its manual, "Environment Variables"). This is requested here
+// before NCCL reads its variables, unless the user has set the variable.
 int version() {
   static const int known = [] {
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
@@ -32,7 +32,7 @@ int version() {
   return known;
 }
 
-// Before 2.26: one order of all calls on this rank's streams.
+// Before 2.26: orders all calls on this rank's streams.
 thread_local cuda::Stream last_stream = nullptr;
 void order_after_last(cuda::Stream stream) {
   if (version() >= implicit_order_version) return;
@@ -40,8 +40,8 @@ void order_after_last(cuda::Stream stream) {
   last_stream = stream;
 }
 
-// While there are connections a thread asks each of them once a second for errors: a rank whose host waits for its GPU would not
-// notice that another one is gone, and kernels never end then.
+// While there are connections, a thread polls each of them once a second for errors: a rank whose host waits for its GPU would
+// not notice that another rank is gone, and its kernels would never end.
 class Monitor {
  public:
   void add(Connection* connection) {
@@ -111,9 +111,9 @@ Connection::Connection(std::shared_ptr<Transport> host, Connection& parent, int 
     : host_(std::move(host)), lane_(parent.lane_) {
   static_cast<void>(stream());
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
-  // Nothing may be under way on the parent meanwhile (NCCL's manual, "ncclCommSplit").
+  // No operation may be under way on the parent during the split (NCCL's manual, "ncclCommSplit").
   cuda::synchronise(stream());
-  // Nothing is shared: what happens to one does not happen to the other, and both may be at work at a time.
+  // The communicators share no resources: errors of one do not affect the other, and both may work at the same time.
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.splitShare = 0;
   const std::lock_guard lock(parent.mutex_);
@@ -129,7 +129,7 @@ Connection::Connection(std::shared_ptr<Transport> host, Connection& parent, int 
 Connection::~Connection() {
   if (!communicator_) return;
   monitor().remove(this);
-  // Destroying waits until all ranks have come so far; after an error they may never.
+  // ncclCommDestroy waits until all ranks have called it; after an error they may never do so.
   static_cast<void>(failed_ || std::uncaught_exceptions() > 0 ? ncclCommAbort(communicator_) : ncclCommDestroy(communicator_));
 }
 

@@ -1,4 +1,4 @@
-// NCCL's calls, and what they leave out: blocks of different lengths, gather and scatter, all-to-all, and messages.
+// The nccl transport. Adds to NCCL's calls: blocks of different lengths, gather and scatter, all-to-all, and messages.
 
 #include <algorithm>
 #include <numeric>
@@ -18,7 +18,7 @@ namespace {
 using namespace transport_checks;
 using Counts = std::span<const std::int64_t>;
 
-// Moved as bytes, all types alike.
+// Data are moved as bytes, whatever their type.
 std::size_t bytes_of(std::int64_t count, DType type) { return static_cast<std::size_t>(count * size_of(type)); }
 const std::byte* at(const void* data, std::int64_t elements, DType type) {
   return static_cast<const std::byte*>(data) + elements * size_of(type);
@@ -51,7 +51,7 @@ ncclRedOp_t op_of(CombineOp op) {
 
 bool all_equal(Counts counts) { return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end(); }
 
-// What NCCL has been given; complete in the order of the GPU's work.
+// Calls that NCCL has been given; they are complete in the order of the GPU's work.
 class Given final : public PendingWork {
  public:
   explicit Given(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {
@@ -61,7 +61,7 @@ class Given final : public PendingWork {
   void drop() noexcept override {
     try {
       wait();
-    } catch (...) {  // the next call meets the same failure
+    } catch (...) {  // the next call throws the same error
     }
   }
   bool test() override {
@@ -94,8 +94,9 @@ class NcclTransport final : public BasicTransport {
     return give(traits_of(call.kind).nonblocking, call);
   }
 
-  // NCCL matches messages between two ranks in the order of the calls, and within a group those to one peer keep their order (its
-  // manual, "Point-to-point communication"). Both ends of a round sort theirs by tag, those of one tag in posting order.
+  // NCCL matches messages between two ranks in the order of the calls, and within a group messages to one peer keep their order
+  // (its manual, "Point-to-point communication"). Both ends of a round sort their messages by tag, and those of one tag in
+  // posting order.
   Pending start_round(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     check_messages(sends, size(), max_tag());
     check_messages(receives, size(), max_tag());
@@ -150,7 +151,7 @@ class NcclTransport final : public BasicTransport {
   }
   void check(ncclResult_t code, const char* what) { connection_->check(code, what); }
 
-  // Nothing is sent and received by both ends alike.
+  // Empty messages are skipped at both ends.
   void send(ncclComm_t comm, cuda::Stream stream, const void* data, std::int64_t count, DType type, int peer) {
     if (count > 0) check(ncclSend(data, bytes_of(count, type), ncclUint8, peer, comm, cuda::native(stream)), "ncclSend");
   }
@@ -222,7 +223,7 @@ class NcclTransport final : public BasicTransport {
           receive(comm, stream, at(c.out, in.first, c.type), in.count, c.type, r);
         }
         return;
-      case CollectiveKind::barrier: return;  // the host's
+      case CollectiveKind::barrier: return;  // done by the host transport
     }
   }
 

@@ -71,8 +71,8 @@ void Group::check_alive(std::string_view call, const std::vector<bool>& present)
     if (!present[r] && world_->ended(members_[r])) fail("[{}] rank {} has ended without taking part", call, members_[r]);
 }
 
-// Whether `done` came true while looking and looking again. Where ranks are more than cores, the core is given to one of those
-// that are waited for, which is sooner there than by sleeping and being woken.
+// Polls, and returns true if `done` becomes true meanwhile. Where there are more ranks than cores, polling yields the core to the
+// ranks that are waited for, which is faster than sleeping and being woken.
 template <class Done>
 bool World::seen(Done done) const {
   for (int i = 0; i < (spins_ ? 4000 : 64); ++i) {
@@ -111,7 +111,7 @@ std::span<const Call* const> Group::enter(int rank, const Call& call) {
     try {
       check_alive(call.name, present_);
     } catch (...) {
-      // Taken back, so that the others can never complete an entry whose memory is gone.
+      // Withdraws the entry, so that the others can never complete a call whose memory has been released.
       --arrived_;
       present_[r] = false;
       throw;
@@ -138,7 +138,7 @@ void Group::leave() noexcept {
 }
 
 void Group::wake() {
-  // Taking the lock orders this after the check of anyone who is about to wait.
+  // Taking the lock orders this after the check of any rank that is about to wait.
   { std::lock_guard lock(mutex_); }
   changed_.notify_all();
   for (auto& mailbox : mailboxes_) {
@@ -163,7 +163,7 @@ void Group::deliver(int destination, Envelope envelope) {
   auto& mailbox = mailboxes_[static_cast<std::size_t>(destination)];
   {
     std::lock_guard lock(mailbox.mutex);
-    // Of those that take it, the first that was posted.
+    // The first posted receive among those that match.
     auto first = mailbox.posted.end();
     for (const int source : {envelope.source, any_source}) {
       for (const int tag : {envelope.tag, any_tag}) {
@@ -265,7 +265,7 @@ std::shared_ptr<Group::Started> Group::start(int rank, std::uint64_t ordinal, co
     }
     started->present[r] = true;
     if (++started->arrived < size()) return started;
-    started_.erase(ordinal);  // each rank holds it by now
+    started_.erase(ordinal);  // each rank holds a reference by now
   }
   changed_.notify_all();
   return started;
@@ -298,7 +298,7 @@ void Group::abandon(Started& started, int rank) noexcept {
     if (started.arrived < size()) {
       Call& call = started.calls[static_cast<std::size_t>(rank)];
       const auto item = size_of(call.type);
-      // A broadcast's buffer is handed in by the root, and written on the others.
+      // A broadcast's buffer is an input on the root, and an output on the others.
       const bool broadcast = call.kind == CollectiveKind::bcast;
       const auto moved = moved_elements(call, rank);
       const auto in = moved.in * item, out = broadcast ? call.count * item : moved.out * item;

@@ -13,7 +13,7 @@ namespace {
 using transport_checks::index;
 using Calls = std::span<const Call* const>;
 
-// A part of a buffer may already lie where it belongs.
+// Copies bytes, unless a part of a buffer already lies at its destination.
 void copy(void* to, const void* from, std::int64_t bytes) noexcept {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
@@ -21,8 +21,8 @@ void copy(void* to, const void* from, std::int64_t bytes) noexcept {
 std::byte* at(void* data, std::int64_t bytes) { return static_cast<std::byte*>(data) + bytes; }
 const std::byte* at(const void* data, std::int64_t bytes) { return static_cast<const std::byte*>(data) + bytes; }
 
-// Elements [first, last) of all ranks' inputs, reduced in rank order, into `write(piece, first, count)`. Each piece is complete
-// before it is written, and nobody else reads these elements, so that out == in is allowed.
+// Reduces elements [first, last) of all ranks' inputs in rank order, and calls `write(piece, first, count)` for each piece. Each
+// piece is complete before it is written, and no other rank reads these elements, so that out == in is allowed.
 template <class Write>
 void reduce_slice(Calls calls, std::int64_t first, std::int64_t last, Write write) noexcept {
   constexpr std::int64_t piece_bytes = 8192;
@@ -37,14 +37,14 @@ void reduce_slice(Calls calls, std::int64_t first, std::int64_t last, Write writ
   }
 }
 
-// A slice for each rank; few elements are not worth dividing.
+// The slice of `count` elements that a rank adds up; few elements are not worth dividing.
 BufferSlice slice_of(std::int64_t count, int ranks, int rank) noexcept {
   const std::int64_t step = std::max<std::int64_t>(1024, (count + ranks - 1) / ranks);
   const auto first = std::min(count, step * rank);
   return {first, std::min(count, first + step) - first};
 }
 
-// Sums that several ranks want: each adds up a slice, for all of them.
+// Sums that several ranks need: each rank adds up a slice, for all of them.
 void reduce_for_all(Calls calls, int rank) noexcept {
   const Call& call = *calls[0];
   const auto size = size_of(call.type);

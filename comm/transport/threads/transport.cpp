@@ -21,8 +21,8 @@ class ThreadsTransport final : public RankTransport {
   Pending start_receive(const Message& message, DType type) override;
 
  private:
-  // Everything between enter and leave reads memory of other ranks and must not throw. All ranks enter and leave even when
-  // their calls differ, so that the error is the same everywhere and the next call finds the group in order.
+  // The code between enter and leave reads memory of other ranks and must not throw. All ranks enter and leave even when their
+  // calls differ, so that the error is the same everywhere and the next call finds the group in a valid state.
   void meet(const Call& call) override {
     const auto calls = group_->enter(rank(), call);
     const std::string problem = disagreement(calls);
@@ -41,7 +41,7 @@ class ThreadsTransport final : public RankTransport {
 
 // ---- pending operations
 
-// What a receive waits for, checked against what it expects.
+// A posted receive; its message is checked against the expected one.
 class Receive final : public PendingWork {
  public:
   Receive(std::shared_ptr<Group> group, int rank, const Message& message, DType type)
@@ -101,7 +101,7 @@ void run_threads(int ranks, const std::function<void(std::shared_ptr<Transport>)
   std::exception_ptr first;
   const auto keep_first = [&](int rank, const char* message) {
     {
-      // One lock for both: the exception that is rethrown is the one the others are told about.
+      // One lock for both: the exception that is rethrown is the one that the other ranks report.
       std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
     }
@@ -121,7 +121,7 @@ void run_threads(int ranks, const std::function<void(std::shared_ptr<Transport>)
   std::vector<std::thread> threads;
   try {
     for (int r = 0; r < ranks; ++r) threads.emplace_back(rank_main, r);
-  } catch (const std::exception& error) {  // the system's limit of threads
+  } catch (const std::exception& error) {  // the system's limit on threads
     keep_first(static_cast<int>(threads.size()), error.what());
   }
   for (auto& thread : threads) thread.join();

@@ -17,8 +17,8 @@ using detail::CallBoard;
 using namespace std::chrono;
 
 constexpr int alarm_tag = 1, question_tag = 2, answer_tag = 3, verdict_tag = 4, heard_tag = 5;
-constexpr auto verdict_patience = seconds(15);  // of a rank 0 that has asked and should have judged
-constexpr auto to_be_read = milliseconds(500);  // launchers may drop what a job prints just before it is aborted
+constexpr auto verdict_patience = seconds(15);  // limit for rank 0's verdict after its question
+constexpr auto to_be_read = milliseconds(500);  // launchers may drop output that a job prints just before it is aborted
 
 Message message_of(int peer, int tag, CallBoard::State& state) { return {peer, tag, &state, sizeof(state)}; }
 
@@ -47,7 +47,7 @@ struct Line {
   }
 };
 
-// Equal lines of many ranks become one.
+// Merges equal lines of many ranks.
 std::vector<Line> grouped(const std::vector<CallBoard::State>& states, const std::vector<bool>& answered) {
   std::vector<Line> lines;
   for (std::size_t r = 0; r < states.size(); ++r) {
@@ -64,7 +64,7 @@ std::vector<Line> grouped(const std::vector<CallBoard::State>& states, const std
   return lines;
 }
 
-// Who keeps the others waiting: those that are in no call or do not answer; where all wait, those of whom there are fewest.
+// The ranks that keep the others waiting: those that are in no call or do not answer; if all wait, the smallest groups.
 std::string missing(const std::vector<Line>& lines) {
   std::string text;
   const auto add = [&](const Line& line) { text += (text.empty() ? "" : "; ") + line.text(); };
@@ -86,7 +86,7 @@ void print(const std::string& text) {
 
 Watchdog::Watchdog(Transport& world, std::shared_ptr<CallBoard> board, double limit, Patience patience)
     : messages_(world.duplicate()), farewell_(world.duplicate()), board_(std::move(board)), seconds_(limit), patience_(patience) {
-  require(world.any_thread(), "[watchdog] it needs MPI_THREAD_MULTIPLE, which this MPI library does not give");
+  require(world.any_thread(), "[watchdog] it needs MPI_THREAD_MULTIPLE, which this MPI library does not provide");
   const auto half = duration_cast<Clock::duration>(duration<double>(limit / 2));
   answer_patience_ = patience == Patience::none ? seconds(3) : half;
   question_patience_ = patience == Patience::none ? seconds(4) : half;
@@ -97,22 +97,22 @@ Watchdog::Watchdog(Transport& world, std::shared_ptr<CallBoard> board, double li
     } catch (const std::exception& error) {
       print(fmt::format("[watchdog] rank {} is no longer watched: {}\n", messages_->rank(), error.what()));
       try {
-        receive_.cancel(), judged_.cancel();  // nobody may send it any more
-      } catch (const std::exception&) {       // then its end waits for nothing either
+        receive_.cancel(), judged_.cancel();  // the message may never be sent
+      } catch (const std::exception&) {       // then the destructor does not wait either
       }
     }
   });
 }
 
 Watchdog::~Watchdog() {
-  stop_ = true;  // also for a report that is under way and keeps the mutex
+  stop_ = true;  // read also by a report that is under way and holds the mutex
   { std::lock_guard lock(mutex_); }
   changed_.notify_all();
   thread_.join();
 }
 
 void Watchdog::finish(int code) {
-  constexpr auto patience = seconds(1);  // MPI's end has some of its own
+  constexpr auto patience = seconds(1);  // finalize_at_exit() waits, too
   board_->end_program();
   struct Farewell {
     std::int64_t all = 0;
@@ -125,7 +125,7 @@ void Watchdog::finish(int code) {
   while (!farewell->pending.test()) {
     std::this_thread::sleep_for(milliseconds(5));
     if (code == 0 || Clock::now() - start < patience) continue;
-    farewell.release();  // NOLINT: nobody may wait for it, and its buffer is in use
+    farewell.release();  // NOLINT: it must not be waited for, and its buffer is in use
     return;
   }
   farewell->pending.wait();
@@ -141,7 +141,7 @@ bool Watchdog::late(const CallBoard::State& state) const {
   return false;
 }
 
-// Whether this rank tells.
+// True if this rank must raise the alarm.
 bool Watchdog::late() const {
   const auto state = board_->state();
   return late(state) && (patience_ != Patience::ends || state.ended);
@@ -173,14 +173,14 @@ void Watchdog::serve() {
   if (!receive_.test() && !(late() && again())) return;
   report();
   asked_ = true, asked_at_ = Clock::now();
-  // All have been asked, whoever has told.
+  // Discards further alarms, because all ranks have been asked.
   while (receive_.test()) receive_.wait(), expect();
 }
 
 void Watchdog::answer_or_tell() {
-  // Who asks everybody ends the job, unless it is the watchdog of training.
+  // After a question of rank 0 the job ends, unless it comes from the watchdog of training.
   const bool doomed = patience_ == Patience::none && asked_;
-  if (heard_) return;  // all is said
+  if (heard_) return;  // the verdict has been printed
   if (judged_.test()) {
     judged_.wait();
     print_own_line(verdict_.data());
@@ -190,7 +190,7 @@ void Watchdog::answer_or_tell() {
     receive_.wait();
     expect();
     asked_ = true, asked_at_ = Clock::now();
-    told_ = {}, answer_ = {};  // rank 0 has received both, or keeps them
+    told_ = {}, answer_ = {};  // rank 0 has received both messages, or has stored them
     mine_ = board_->state();
     const auto message = message_of(0, answer_tag, mine_);
     answer_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
@@ -212,7 +212,7 @@ void Watchdog::give_up() {
   messages_->abort(1);
 }
 
-// Comes back if a job in training goes on, or ends.
+// Returns if a job in training continues, or ends.
 void Watchdog::report() {
   const auto size = static_cast<std::size_t>(messages_->size());
   std::vector<CallBoard::State> states(size);
@@ -232,7 +232,7 @@ void Watchdog::report() {
       if (!answered[r] && answers[r].test()) answers[r].wait(), answered[r] = true;
       all = all && answered[r];
     }
-    if (stop_ && !all) {  // this rank has met all others at the end: there is no hang
+    if (stop_ && !all) {  // all ranks have met at the end of the program: there is no hang
       for (std::size_t r = 1; r < size; ++r)
         if (!answered[r]) answers[r].cancel();
       return;
@@ -254,8 +254,8 @@ void Watchdog::report() {
   messages_->abort(1);
 }
 
-// What rank 0 has found goes to all that have answered, whose files of output may be others; comes back when they have printed
-// it.
+// Sends rank 0's verdict to all ranks that have answered, because their output files may be different ones; returns when they
+// have printed it.
 void Watchdog::tell_verdict(const std::vector<CallBoard::State>& states, const std::vector<bool>& answered) {
   constexpr auto patience = milliseconds(1500);
   const auto text = missing(grouped(states, answered));

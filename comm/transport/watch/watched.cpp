@@ -46,7 +46,7 @@ CheckOptions parse_checks(std::string_view text) {
           word);
   }
   require(!options.no_watchdog || (options.watchdog == 0 && options.stall == 0),
-          "[checks] MPIGRAD_CHECKS asks for a watchdog and for none: {}", text);
+          "[checks] MPIGRAD_CHECKS contains both a watchdog and watchdog=off: {}", text);
   return options;
 }
 

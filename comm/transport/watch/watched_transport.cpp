@@ -34,7 +34,7 @@ class WatchedTransport final : public ForwardingTransport {
 
   int same() const { return options_.same; }
 
-  // Repetitions would not be checked. The watchdog that nobody has asked for is no reason to do without them.
+  // A replayed graph would not be checked. The default watchdog alone is no reason to do without graphs.
   bool capturable() override { return (size() == 1 || !options_) && inner().capturable(); }
 
   void perform(const Collective& c) override {
@@ -42,7 +42,7 @@ class WatchedTransport final : public ForwardingTransport {
     Watch(options_, board(), call, *this)([&] { return traced(call, c); },
                                           [&] {
                                             if (compares(call.number)) {
-                                              // By a non-blocking call, so that the two kinds meet.
+                                              // Compared by a non-blocking call, so that blocking and non-blocking calls meet.
                                               signatures(call).wait();
                                               if (c.kind == CollectiveKind::alltoall) pairs(name_of(c.kind), c).wait();
                                             }
@@ -53,7 +53,7 @@ class WatchedTransport final : public ForwardingTransport {
   Pending begin(const Collective& c) override {
     const auto name = traits_of(c.kind).nonblocking;
     const auto call = signature(name, c);
-    // Compared at the wait: a start that waited for the others would not be one.
+    // Compared at the wait, because a start must not wait for the other ranks.
     Pending started, agreed, paired;
     Watch(options_, board(), call, *this)([&] { return traced(call, c); },
                                           [&] {
@@ -67,7 +67,7 @@ class WatchedTransport final : public ForwardingTransport {
                  std::move(paired));
   }
 
-  // Point to point: nothing that all ranks would agree on.
+  // Point-to-point calls are not compared, because ranks need not make the same ones.
   void exchange(std::span<const Message> sends, std::span<const Message> receives, DType type) override {
     const auto call = messages("exchange", sends, receives, type);
     Watch(options_, board(), call, *this)([&] { return peers(call, sends, receives); },
@@ -110,7 +110,7 @@ class WatchedTransport final : public ForwardingTransport {
     std::string text;
     for (const auto& [value, ranks] : groups)
       text += fmt::format("{}{}{} {:016x}", text.empty() ? "" : "; ", plural(ranks), ranges(ranks), value);
-    fail("[checks] {} is said to be the same on all {} ranks and is not; hashes: {}", what, size(), text);
+    fail("[checks] {} must be the same on all {} ranks and is not; hashes: {}", what, size(), text);
   }
 
   std::shared_ptr<Transport> split(int color, int key) override {
@@ -149,13 +149,13 @@ class WatchedTransport final : public ForwardingTransport {
     const auto elements = c.kind == CollectiveKind::bcast ? c.count : c.kind == CollectiveKind::scatter ? moved.out : moved.in;
     return fmt::format("#{} {}: {} bytes", call.number, to_string(call), elements * size_of(c.type));
   }
-  // Not numbered: they do not count among the collective calls.
+  // Messages are not numbered, because they do not count among the collective calls.
   static Signature messages(std::string_view name, std::span<const Message> sends, std::span<const Message> receives,
                             DType type) {
     Signature call(name, 0);
     call.type = static_cast<int>(type);
     for (const auto& m : sends) call.count += m.count;
-    for (const auto& m : receives) call.count += m.count, call.root = m.peer;  // for people: whom it waits for
+    for (const auto& m : receives) call.count += m.count, call.root = m.peer;  // for messages to the user: the rank it waits for
     return call;
   }
   static std::string peers(const Signature& call, std::span<const Message> sends, std::span<const Message> receives) {
@@ -174,7 +174,7 @@ class WatchedTransport final : public ForwardingTransport {
 
   bool compares(std::int64_t number) const { return options_.signatures > 0 && number % options_.signatures == 0; }
 
-  // What all ranks call, and moves nothing.
+  // Checks a call that all ranks make and that moves no data.
   void meet(std::string_view name) {
     const auto call = signature(name);
     Watch(options_, board(), call, *this)([&] { return fmt::format("#{} {}: 0 bytes", call.number, to_string(call)); },
@@ -200,7 +200,7 @@ class WatchedTransport final : public ForwardingTransport {
     fail("[checks] the ranks of a communicator of {} do not make the same call: {}", all.size(), text);
   }
 
-  // What rank r sends to s is what s expects of r.
+  // Compares the counts that each rank r sends to s with the counts that s expects from r.
   Pending pairs(std::string_view name, const Collective& c) {
     std::vector<std::int64_t> mine(c.counts.begin(), c.counts.end());
     mine.insert(mine.end(), c.receive_counts.begin(), c.receive_counts.end());

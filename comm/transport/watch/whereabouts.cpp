@@ -28,8 +28,8 @@ namespace {
 
 constexpr int deepest = 64;
 
-// What the handler writes; one question at a time. `wanted` is taken by the handler that answers it: one that comes too late
-// finds none, or that it is another thread's.
+// Written by the signal handler; one request at a time. The handler that answers resets `wanted`: a handler that runs too late
+// finds it reset, or set for another thread.
 std::array<void*, deepest> noted;
 std::atomic<int> noted_count{-1};
 std::atomic<bool> wanted{false};
@@ -49,7 +49,7 @@ struct Frame {
   std::string object;  // file
   std::uintptr_t offset = 0;
   std::string function, line;  // "train.cpp:42"; empty: unknown
-  bool library = false;        // lies in the library's own file, which is not the program
+  bool library = false;        // belongs to the file of this library, if it is a shared one
   bool program = false;
 };
 
@@ -61,8 +61,8 @@ std::string demangled(const char* symbol) {
   return text;
 }
 
-// Those that name `object` get functions and lines from addr2line, which prints one line per inlined function, the innermost
-// first; the frame that was called stands in the last one.
+// Sets functions and lines of the frames in file `object` by addr2line. It prints one line per inlined function, the innermost
+// first; the last one is the function that was called.
 void look_up(std::vector<Frame>& frames, const std::string& object) {
   if (object.find('\'') != std::string::npos) return;
   std::string command = fmt::format("timeout 1 addr2line -afCpi -e '{}'", object);
@@ -102,14 +102,14 @@ void look_up(std::vector<Frame>& frames, const std::string& object) {
   }
 }
 
-// Without arguments; the last part of a lambda's name would only say that it is one.
+// The function's name without arguments; the last part of a lambda's name is removed, because it only says that it is a lambda.
 std::string short_name(std::string_view function) {
   if (function.starts_with("void ")) function.remove_prefix(5);
   int depth = 0;
   std::size_t begin = 0, end = 0;
   for (; end < function.size(); ++end) {
     if (function[end] == ' ' && depth == 0 && !function.substr(0, end).ends_with("operator"))
-      begin = end + 1;  // behind the result's type
+      begin = end + 1;  // after the result's type
     if (function.substr(end).starts_with("(anonymous namespace)")) end += 20;
     if (function[end] == '<' || function[end] == '{') ++depth;
     if ((function[end] == '>' || function[end] == '}') && depth > 0) --depth;
@@ -121,7 +121,7 @@ std::string short_name(std::string_view function) {
   return name;
 }
 
-// Lies with what came with the system: no program of the user's.
+// True if the frame's file belongs to the system, not to the user's program.
 bool of_system(const Frame& frame) {
   const auto& object = frame.object;
   return object.starts_with("/lib") || object.starts_with("/usr/lib") || object.starts_with("linux-vdso");
@@ -133,9 +133,9 @@ std::string describe_stack(void* const* addresses, int count) {
   Dl_info own{}, info{};
   if (dladdr(reinterpret_cast<void*>(&describe_stack), &own) == 0) own.dli_fname = "";
   std::error_code unreadable;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", unreadable);  // "self" is another one for addr2line
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", unreadable);  // for addr2line "self" would be addr2line
   const bool shared = !std::filesystem::equivalent(program, own.dli_fname, unreadable) && !unreadable;
-  std::uintptr_t program_base = 0;  // the first that the loader tells of
+  std::uintptr_t program_base = 0;  // the first object that the loader lists
   dl_iterate_phdr(
       [](dl_phdr_info* found, std::size_t, void* base) {
         *static_cast<std::uintptr_t*>(base) = found->dlpi_addr;
@@ -145,15 +145,15 @@ std::string describe_stack(void* const* addresses, int count) {
   std::vector<Frame> frames;
   for (int i = 0; i < count; ++i) {
     if (dladdr(addresses[i], &info) == 0 || !info.dli_fname) continue;
-    // Return addresses lie behind the call. Programs with a fixed address have no base to take off, which a base of their first
-    // page tells.
+    // Return addresses lie after the call. Programs with a fixed address have no base to subtract; they are recognised by a base
+    // of at most 16 MiB.
     const auto address = reinterpret_cast<std::uintptr_t>(addresses[i]) - 1,
                base = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
     Frame frame;
     frame.object = info.dli_fname, frame.offset = base > 0x1000000 ? address - base : address;
     frame.program = base == program_base || (program_base == 0 && base <= 0x1000000);
     frame.library = shared && frame.object == own.dli_fname;
-    if (frame.program) frame.object = program.string();  // the loader has the name by which it was called
+    if (frame.program) frame.object = program.string();  // the loader has only the name by which the program was called
     if (info.dli_sname) frame.function = demangled(info.dli_sname);
     frames.push_back(std::move(frame));
   }
@@ -162,9 +162,8 @@ std::string describe_stack(void* const* addresses, int count) {
     if (!of_system(frame) && std::find(objects.begin(), objects.end(), frame.object) == objects.end())
       objects.push_back(frame.object);
   for (const auto& object : objects) look_up(frames, object);
-  // From the innermost outwards, behind the handler: the last function of ours is what the program called, the next one of the
-  // program's own is where.
-  // Below it may be libraries of MPI, wherever they are.
+  // From the innermost frame outwards, after the handler: the last function of this library is the one that the program called,
+  // and the next frame of the program itself is the caller. Libraries of MPI may lie below, wherever they are installed.
   const Frame *called = nullptr, *caller = nullptr, *other = nullptr;
   for (const auto& frame : frames) {
     const auto name = short_name(frame.function);
@@ -192,7 +191,7 @@ Whereabouts::Whereabouts() : thread_(pthread_self()) {
 #ifdef MPIGRAD_HAS_BACKTRACE
   static const bool installed = [] {
     std::array<void*, 2> first{};
-    backtrace(first.data(), 2);  // loads what it needs, which a handler must not
+    backtrace(first.data(), 2);  // loads libraries that it needs, which a handler must not do
     struct sigaction action {};
     action.sa_handler = note_stack;
     action.sa_flags = SA_RESTART;

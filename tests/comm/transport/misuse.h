@@ -67,9 +67,9 @@ inline std::vector<Misuse> misuses() {
          allreduce(odd(c) ? constant(vector(4)) : vector(4), c);
        }},
       {"split", "rank 1: duplicate", [=](const auto& c) { odd(c) ? c.transport().duplicate() : c.transport().split(0, 0); }},
-      {"replicate", "what is replicated is said to be the same on all",
+      {"replicate", "the input of replicate must be the same on all",
        [=](const auto& c) { replicate(vector(4) * (odd(c) ? 1.0000001 : 1), c); }},
-      {"cotangent", "the cotangent of allreduce_invariant is said to be the same on all",
+      {"cotangent", "the cotangent of allreduce_invariant must be the same on all",
        [=](const auto& c) {
          const auto x = vector(4);
          Tape tape;
