@@ -17,8 +17,8 @@ namespace mpigrad::mpi {
 namespace {
 
 // 16-bit floating-point types for MPI, made of two bytes and functions of our own: MPI has no bfloat16, and MPICH ends the
-// program in a sum of its 16-bit float. Created at the first use. MPI_Finalize frees them, whoever calls it, because it begins by
-// deleting the attributes of MPI_COMM_SELF.
+// program in a sum of its 16-bit float. Created at the first use. MPI_Finalize frees them, even if the program calls it, because
+// it begins by deleting the attributes of MPI_COMM_SELF.
 template <class T>
 struct HalfInMpi {
   MPI_Datatype type = MPI_DATATYPE_NULL;
