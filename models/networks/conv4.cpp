@@ -11,7 +11,7 @@ Conv4::Conv4(nn::Module& parent, const std::string& name, const Conv4Options& op
   make();
 }
 void Conv4::make() {
-  require(o_.width > 0 && o_.blocks > 0 && o_.growth > 0, "[conv4] width, blocks and growth are positive, got {}, {} and {}",
+  require(o_.width > 0 && o_.blocks > 0 && o_.growth > 0, "[conv4] width, blocks and growth must be positive, got {}, {} and {}",
           o_.width, o_.blocks, o_.growth);
   double width = static_cast<double>(o_.width);
   for (int b = 1; b <= o_.blocks; ++b, width *= o_.growth)
@@ -25,7 +25,7 @@ Tensor Conv4::operator()(const Tensor& x) {
     const Triple window{1, std::min<std::int64_t>(2, global_shape(y)[2]), std::min<std::int64_t>(2, global_shape(y)[3])};
     const bool pools = window != Triple(1);
     y = blocks_[b](y, pools ? Activation::none : Activation::relu);
-    // Maxima and ReLU commute; in this order the activation has a quarter of the work.
+    // Maxima and ReLU commute; pooling first leaves the activation a quarter of the work.
     if (pools) {
       nn::LayerScope scope(fmt::format("pool{}", b + 1), "max_pool");
       y = relu(scope.done(max_pool(y, {.kernel = window, .stride = window})));

@@ -8,8 +8,8 @@ namespace mpigrad {
 struct Conv4Options {
   std::int64_t width = 64;  // channels of every block; 64 in the papers
   int blocks = 4;
-  double growth = 1;     // each block has so many times the channels of the last
-  bool average = false;  // mean over what is left of the image, else all of it in a row
+  double growth = 1;     // each block has so many times the channels of the previous one
+  bool average = false;  // mean over the remaining image, else all its values as features
   nn::BatchNormAttributes norm{};
 };
 

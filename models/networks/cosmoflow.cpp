@@ -7,9 +7,9 @@ namespace {
 
 constexpr Activation hybrid_activation = Activation::leaky_relu(0.01), mlperf_activation = Activation::leaky_relu(0.3);
 constexpr std::int64_t most_filters = 4096;
-constexpr std::size_t strided_block = 3;  // conv4 has stride 2, where the volume is large enough
+constexpr std::size_t strided_block = 3;  // conv4 has stride 2 if the volume is large enough
 
-// Of the first convolution; every layer's is a multiple of it but the last one's.
+// Filters of the first convolution; the filters of the other convolutions are multiples of it.
 std::int64_t own_filters(CosmoFlowVariant variant) { return variant == CosmoFlowVariant::mlperf ? 32 : 16; }
 std::vector<std::int64_t> in_proportion(std::vector<std::int64_t> widths, const CosmoFlowOptions& o) {
   for (auto& width : widths) width = width * o.filters / own_filters(o.variant);
@@ -57,7 +57,7 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
   }
 }
 
-// Convolution, activation, pooling where there is something left to pool.
+// Convolution, activation and pooling; the hybrid variant does not pool extents of 1 or 2.
 Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
   auto& conv = convs_[i];
@@ -81,13 +81,14 @@ Tensor CosmoFlow::features(const Tensor& input) {
   require(input.rank() == 5, "[cosmoflow] needs [N, W, W, W, C]: {}", input);
   const auto extent = extent_of(input);
   const std::int64_t smallest = o_.variant == CosmoFlowVariant::mlperf ? 32 : 16;
-  require(extent >= smallest && (extent & (extent - 1)) == 0, "[cosmoflow] W is a power of two from {}: {}", smallest, input);
+  require(extent >= smallest && (extent & (extent - 1)) == 0, "[cosmoflow] W must be a power of two, at least {}: {}", smallest,
+          input);
   if (pyramid_) return (*pyramid_)(input);
   Tensor x = input;
   for (std::size_t i = 0; i < convs_.size(); ++i) x = block(x, i);
   x = flatten(x);
   for (std::size_t i = 0; i + 1 < linears_.size(); ++i) {
-    // Dropout stands before each product in the hybrid variant, behind the activations in the other.
+    // Dropout comes before each product in the hybrid variant, after the activations in mlperf.
     if (hybrid) x = dropouts_[i](x);
     x = linears_[i](x);
     if (!hybrid) x = dropouts_[i](x);

@@ -13,7 +13,7 @@ constexpr std::int64_t strided_stem_from = 64, pooled_stem_from = 128;
 
 std::int64_t longest(const Tensor& x) { return std::ranges::max(spatial::global_spatial(x)); }
 
-// Divides by 2 what is long enough.
+// Stride 2 along the axes that are long enough.
 Triple stride_for(const Tensor& x) {
   Triple stride = 1;
   const auto extents = spatial::global_spatial(x);
@@ -32,8 +32,8 @@ Encoder3d::Encoder3d(nn::Module& parent, const std::string& name, const Encoder3
 
 void Encoder3d::make() {
   require(o_.width > 0 && !o_.blocks.empty() && std::ranges::min(o_.blocks) > 0,
-          "[encoder3d] width is positive, and there is a block in each of one or more stages: width {}, blocks ({})", o_.width,
-          joined(o_.blocks, ", "));
+          "[encoder3d] width must be positive, and one or more stages need at least one block each: width {}, blocks ({})",
+          o_.width, joined(o_.blocks, ", "));
   stem_ =
       std::make_unique<nn::ConvNorm>(*this, "1", nn::ConvNormAttributes{.out = o_.width, .kernel = o_.kernel, .norm = o_.norm});
   auto width = o_.width;
@@ -57,7 +57,7 @@ Tensor Encoder3d::operator()(const Tensor& x) {
   const bool pools = size >= pooled_stem_from;
   Tensor y = (*stem_)(x, pools ? Activation::none : Activation::relu, stride);
   if (pools) {
-    // Before the activation, which it leaves less to do: maxima and ReLU commute.
+    // Pooling first leaves the activation less work: maxima and ReLU commute.
     const auto by = stride_for(y);
     nn::LayerScope scope("pool", "max_pool");
     y = relu(scope.done(max_pool(y, {.kernel = by, .stride = by})));

@@ -8,7 +8,8 @@
 namespace mpigrad {
 
 struct Encoder3dOptions {
-  std::int64_t width = 16;              // channels of the stem and the first stage; each stage has twice those of the last
+  std::int64_t width = 16;              // channels of the stem and the first stage; each stage has twice those of the previous
+                                        // one
   std::vector<int> blocks{1, 1, 1, 1};  // of each stage
   bool bottleneck = false;
   Triple kernel = 3;
@@ -16,10 +17,10 @@ struct Encoder3dOptions {
   nn::BatchNormAttributes norm{};
 };
 
-// [N, D, H, W, C] -> [N, features()], means over the volume, the same on all ranks that share the samples. A stem of stride 2 for
-// extents from 64, with pooling by 2 behind it from 128; then residual stages, all but the first of stride 2. An axis along which
-// the tensor is at most half as long as along the longest, or at most 2, is not divided: slabs become cubes. Strides follow from
-// the global extents alone, parameters from neither.
+// [N, D, H, W, C] -> [N, features()], means over the volume, the same on all ranks that share the samples. The stem has stride 2
+// for extents from 64, followed by pooling by 2 from 128; then residual stages, all except the first with stride 2. An axis is
+// not strided where its extent is at most half of the longest, or at most 2: slabs become cubes. Strides depend only on the
+// global extents, and parameters do not depend on the extents.
 class Encoder3d : public nn::Module {
  public:
   explicit Encoder3d(const Encoder3dOptions& options = {});

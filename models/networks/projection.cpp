@@ -21,7 +21,7 @@ ProjectionOptions vicreg_head(std::int64_t width) { return {.layers = 3, .hidden
 ProjectionHead::ProjectionHead(nn::Module& parent, const std::string& name, const ProjectionOptions& options)
     : nn::Module(parent, name), o_(options) {
   require(o_.layers >= 1 && o_.layers <= 3, "[{}] a projection head has 1 to 3 layers, got {}", path(), o_.layers);
-  require(o_.out > 0 && (o_.layers == 1 || o_.hidden > 0), "[{}] widths are positive: hidden {}, out {}", path(), o_.hidden,
+  require(o_.out > 0 && (o_.layers == 1 || o_.hidden > 0), "[{}] widths must be positive: hidden {}, out {}", path(), o_.hidden,
           o_.out);
   auto activated = o_.norm, plain = o_.norm;
   activated.activation = Activation::relu, plain.affine = false;
@@ -47,7 +47,7 @@ Tensor ProjectionHead::operator()(const Tensor& x) {
 
 Prototypes::Prototypes(nn::Module& parent, const std::string& name, std::int64_t count)
     : nn::Module(parent, name), count_(count) {
-  require(count > 0, "[{}] needs one prototype at least, got {}", path(), count);
+  require(count > 0, "[{}] needs at least one prototype, got {}", path(), count);
 }
 
 Tensor Prototypes::operator()(const Tensor& z) {

@@ -7,9 +7,9 @@
 namespace mpigrad {
 namespace {
 
-constexpr std::int64_t inputs = 2, kernel = 3, smallest_side = 4;  // inputs: of each redshift
+constexpr std::int64_t inputs = 2, kernel = 3, smallest_side = 4;  // inputs: per redshift
 constexpr Activation activation = Activation::leaky_relu(0.01);
-constexpr double log_level = 0.5;  // about the mean of log(1 + counts) where one particle is in a cell
+constexpr double log_level = 0.5;  // roughly the mean of log(1 + counts) at one particle per cell
 
 // Redshifts become samples: [N, D, H, W, C] -> [N C, D, H, W, 1].
 Tensor split_redshifts(const Tensor& x) {
@@ -25,7 +25,7 @@ Tensor split_redshifts(const Tensor& x) {
   return local.with_layout(std::make_shared<Layout>(std::move(layout)));
 }
 
-// The way back, of features: [N C, F] -> [N, C F].
+// The inverse for features: [N C, F] -> [N, C F].
 Tensor join_redshifts(const Tensor& features, std::int64_t c) {
   const auto local = reshape(features.without_layout(), {features.dim(0) / c, c * features.dim(1)});
   if (!features.layout()) return local;
@@ -37,7 +37,7 @@ Tensor join_redshifts(const Tensor& features, std::int64_t c) {
   return local.with_layout(std::make_shared<Layout>(std::move(layout)));
 }
 
-// Of a volume with one plane more on each side.
+// Halves a volume that is padded by one plane on each side.
 Tensor halved(const Tensor& padded) { return avg_pool(avg_pool(padded, {.kernel = 3, .stride = 1}), {.kernel = 2, .stride = 2}); }
 
 }  // namespace

@@ -25,7 +25,7 @@ Tensor ConvNorm::operator()(const Tensor& x, Activation activation, const Triple
 ResidualBlock::ResidualBlock(Module& parent, const std::string& name, const ResidualAttributes& attributes)
     : Module(parent, name), a_(attributes) {
   for (const auto extent : a_.kernel)
-    require(extent % 2 == 1, "[{}] kernels of residual blocks are odd, got ({})", path(), joined(a_.kernel, ", "));
+    require(extent % 2 == 1, "[{}] kernels of residual blocks must be odd, got ({})", path(), joined(a_.kernel, ", "));
   auto last = a_.norm;
   if (a_.zero_start) last.gamma_start = 0;
   if (a_.bottleneck) {
@@ -46,7 +46,7 @@ Tensor ResidualBlock::operator()(const Tensor& x, const Triple& stride) {
     y = branch_[i](y, i + 1 < branch_.size() ? Activation::relu : Activation::none, i == strided ? stride : Triple(1));
   const bool same = channels_of(x) == out() && stride == Triple(1);
   const auto shortcut = same ? x : (*shortcut_)(x, Activation::none, stride);
-  // What was made elsewhere may have its channels on other ranks.
+  // The shortcut may have its channels on other ranks.
   return relu(y + (y.layout() ? redistribute(shortcut, y.layout()) : shortcut));
 }
 

@@ -7,12 +7,12 @@
 
 namespace mpigrad::nn {
 
-// activation(norm(conv(x))) without bias, He-normal weights; kernels are odd and padded by half of themselves. Two parts of
-// `parent`, whose names end in `number`: conv1, norm1.
+// activation(norm(conv(x))) without bias, with He-normal weights; kernels are odd and padded by half their extent. Makes two
+// parts of `parent`, whose names end in `number`: conv1, norm1.
 struct ConvNormAttributes {
   std::int64_t out = 0;
   Triple kernel = 3;
-  BatchNormAttributes norm{};  // but for its activation
+  BatchNormAttributes norm{};  // except its activation
 };
 class ConvNorm {
  public:
@@ -36,9 +36,8 @@ struct ResidualAttributes {
 // Basic:      relu(x' + norm(conv(relu(norm(conv(x, stride))))))                        width -> width channels
 // Bottleneck: relu(x' + norm(conv1(relu(norm(conv(relu(norm(conv1(x))), stride))))))    width -> 4 width channels
 //
-// conv1 has kernel 1. x' is x; where the number of channels or extents change it is norm(conv1(x, stride)). With the stride on
-// the bottleneck's large kernel it is "v1.5". Odd kernels with half of them as padding give both branches the same cuts on a
-// grid.
+// conv1 has kernel 1. x' is x, or norm(conv1(x, stride)) where the number of channels or the extents change. The stride is on the
+// bottleneck's large kernel ("v1.5"). Odd kernels, padded by half their extent, give both branches the same blocks on a grid.
 class ResidualBlock : public Module {
  public:
   ResidualBlock(Module& parent, const std::string& name, const ResidualAttributes& attributes = {});

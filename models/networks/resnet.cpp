@@ -13,7 +13,7 @@ std::vector<int> blocks_of(int depth) {
     case 50: return {3, 4, 6, 3};
     case 101: return {3, 4, 23, 3};
     case 152: return {3, 8, 36, 3};
-    default: fail("[resnet] depth is 10, 18, 34, 50, 101 or 152, got {}", depth);
+    default: fail("[resnet] depth must be 10, 18, 34, 50, 101 or 152, got {}", depth);
   }
 }
 
@@ -26,8 +26,8 @@ ResNet::ResNet(nn::Module& parent, const std::string& name, const ResNetOptions&
 }
 
 void ResNet::make() {
-  require(o_.width > 0 && o_.classes >= 0, "[resnet] width is positive, classes are not negative, got {} and {}", o_.width,
-          o_.classes);
+  require(o_.width > 0 && o_.classes >= 0, "[resnet] width must be positive, classes must not be negative, got {} and {}",
+          o_.width, o_.classes);
   bottleneck_ = o_.depth >= 50;
   stem_ = std::make_unique<nn::ConvNorm>(
       *this, "1",
@@ -52,7 +52,7 @@ Tensor ResNet::operator()(const Tensor& x) {
   require(x.rank() == 5 && (x.layout() ? x.layout()->global[1] : x.dim(1)) == 1, "[resnet] needs images [N, 1, H, W, C]: {}", x);
   const Triple once = 1, twice{1, 2, 2};
   Tensor y = o_.small_images ? (*stem_)(x, Activation::relu) : (*stem_)(x, Activation::none, twice);
-  // A maximum of non-negative numbers is that of all, or 0: the pooling may come before the activation and leaves it less to do.
+  // The maximum of ReLU is ReLU of the maximum, so pooling comes before the activation and leaves it less work.
   if (!o_.small_images) {
     nn::LayerScope scope("pool", "max_pool");
     y = relu(

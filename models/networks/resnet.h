@@ -13,7 +13,7 @@ struct ResNetOptions {
   std::int64_t width = 64;         // channels of the stem; stages have 1, 2, 4, 8 times as many, bottlenecks four times those
   bool small_images = false;       // 3x3 stem with stride 1 and no pooling, as for CIFAR; else 7x7 with stride 2, then 3x3 maxima
   bool zero_start = false;         // see nn::ResidualAttributes
-  nn::BatchNormAttributes norm{};  // statistics: over which ranks
+  nn::BatchNormAttributes norm{};  // statistics: the ranks over which they are computed
 };
 
 // [N, 1, H, W, C] -> [N, features()], or [N, classes]; the same on all ranks that share the samples. With three channels and 1000

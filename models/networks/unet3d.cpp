@@ -17,14 +17,14 @@ UNet3dOptions completed(UNet3dOptions o) {
   if (o.filters.empty())
     o.filters = lbann ? std::vector<std::int64_t>{32, 64, 128, 256, 512} : std::vector<std::int64_t>{32, 64, 128, 256, 320, 320};
   require(o.filters.size() >= 3 && std::all_of(o.filters.begin(), o.filters.end(), [](auto f) { return f > 0; }),
-          "[unet3d] filters are at least three numbers from 1 on");
-  require(o.classes >= 1, "[unet3d] {} classes", o.classes);
+          "[unet3d] filters must be at least three positive numbers");
+  require(o.classes >= 1, "[unet3d] classes must be at least 1, got {}", o.classes);
   if (!o.norm) o.norm = nn::NormAttributes{.kind = lbann ? Kind::batch : Kind::instance};
   o.norm->activation = Activation::relu;
   return o;
 }
 
-// x, whose channels are whole, cut as `like` is.
+// x, whose channels are whole, in the layout of `like` otherwise.
 Tensor as(const Tensor& x, const Tensor& like) {
   if (!x.layout()) return x;
   Layout layout = *like.layout();
@@ -49,7 +49,7 @@ UNet3d::Block UNet3d::block(const std::string& name, std::int64_t first, std::in
   return result;
 }
 
-// Of f filters and L levels: lbann has the blocks (f0, f1), (f1, f2), ... and on the way up (fL-1, fL-1), ...; mlperf has one
+// With filters f and L levels: lbann has the blocks (f0, f1), (f1, f2), ... and on the way up (fL-1, fL-1), ...; mlperf has one
 // number of filters for each block.
 UNet3d::UNet3d(const UNet3dOptions& options) : o_(completed(options)) {
   const bool lbann = o_.variant == UNet3dVariant::lbann;
@@ -88,9 +88,9 @@ Tensor UNet3d::operator()(const Tensor& input) {
   std::vector<Tensor> skips;
   Tensor x = input;
   for (std::size_t i = 0; i < downs_.size(); ++i) {
-    if (i > 0) skips.push_back(whole_channels(x));  // channels are joined to others
+    if (i > 0) skips.push_back(whole_channels(x));  // channels are concatenated later
     if (i > 0 && pools) {
-      // Where there is one plane, there is nothing to halve.
+      // An extent of 1 cannot be halved.
       const auto n = spatial::global_spatial(x);
       Triple window = 2;
       for (std::size_t a = 0; a < 3; ++a) window[a] = std::min<std::int64_t>(2, n[a]);

@@ -12,8 +12,8 @@
 namespace mpigrad {
 namespace {
 
-// Ranks among which the extremes are: at the ends and in the middle of every axis of every grid. Blocks of samples only shrink
-// along theirs.
+// Ranks that include the extremes: those at the ends and in the middle of every axis of every grid. Along the sample axis the
+// first rank suffices, because blocks of samples only shrink along it.
 std::set<int> typical_ranks(const DescribeOptions& options) {
   const auto places = [](int n) { return std::set<int>{0, n / 2, n - 1}; };
   std::set<int> ranks;
@@ -43,19 +43,19 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
     require(extent > 0, "[describe] grid extents are at least 1, got {}", extent);
     grid_ranks *= extent;
   }
-  // Every group of ranks is laid out as on the machine itself, which takes minutes for millions.
+  // Every group of ranks is laid out as on the machine itself; this takes minutes for millions of ranks.
   require(grid_ranks <= most_described_ranks,
           "[describe] {} ranks, sample={} depth={} height={} width={} channel={} filter={}; at most {}", grid_ranks, g.sample,
           g.depth, g.height, g.width, g.channel, g.filter, most_described_ranks);
   for (const auto& own : options.grids)
     require(ranks_of(own.grid) == static_cast<int>(grid_ranks),
-            "[describe] the grid of {} is of {} ranks, the network's of {}, and they are to be the same", own.layers,
-            ranks_of(own.grid), grid_ranks);
+            "[describe] the grid of {} has {} ranks, the network's has {}; they must be the same", own.layers, ranks_of(own.grid),
+            grid_ranks);
   const auto parts = options.accumulate;
   require(parts >= 1 && input[0] % parts == 0, "[describe] {} samples cannot be computed in {} equal parts", input[0], parts);
   auto part = input;
   part[0] /= parts;
-  const auto others = memory_statistics(DeviceKind::dry).current_bytes;  // of other networks on this thread
+  const auto others = memory_statistics(DeviceKind::dry).current_bytes;  // tensors of other networks on this thread
   build_dry(net, part, options);
   const std::array<std::pair<const char*, int>, 4> axes{
       {{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}}};
@@ -120,7 +120,7 @@ std::string readable_bytes(std::int64_t bytes) {
 
 std::string to_string(const Description& d) {
   constexpr auto row = "{:<12} {:<13} {:<26} {:>12} {:>14} {:>14} {:>14}{}\n";
-  // Only where something is sent so.
+  // Columns appear only where something is sent in that way.
   const auto more = [&](const std::string& moved, const std::string& collective) {
     return (d.moved_bytes > 0 ? fmt::format(" {:>14}", moved) : "") +
            (d.collective_bytes > 0 ? fmt::format(" {:>14}", collective) : std::string());
@@ -144,16 +144,16 @@ std::string to_string(const Description& d) {
                   readable_bytes(d.halo_bytes), more(readable_bytes(d.moved_bytes), readable_bytes(d.collective_bytes)));
   text += fmt::format("\n{} parameters\na training step of {} samples{}:\n", d.parameters, d.input[0],
                       d.accumulate == 1 ? std::string()
-                                        : fmt::format(", {} parts of {} one after the other (activations and halos are of one)",
+                                        : fmt::format(", {} parts of {} one after the other (activations and halos: of one part)",
                                                       d.accumulate, d.input[0] / d.accumulate));
   text += fmt::format("{:.4g} GFLOP forward, {:.4g} backward (without the gradient of the input)\n", d.forward_gflop,
                       d.backward_gflop);
   text += fmt::format("at most {} of tensors on a rank, {}\n", readable_bytes(d.peak_bytes),
                       d.optimizer_bytes > 0 ? fmt::format("{} of them the optimizer's", readable_bytes(d.optimizer_bytes))
-                                            : std::string("nothing of it the optimizer's"));
+                                            : std::string("no optimizer state"));
   if (d.ranks > 1)
     text +=
-        fmt::format("at most {} sent by a rank, {} handed to reductions of gradients and statistics, {} to other collectives\n",
+        fmt::format("at most {} sent by a rank, {} passed to reductions of gradients and statistics, {} to other collectives\n",
                     readable_bytes(d.sent_bytes), readable_bytes(d.reduced_bytes), readable_bytes(d.gathered_bytes));
   return text;
 }

@@ -13,7 +13,7 @@
 
 namespace mpigrad {
 
-// As nn::LayerGrid, of ranks that need not exist.
+// Like nn::LayerGrid, for ranks that need not exist.
 struct LayerExtents {
   std::string layers;
   GridExtents grid;
@@ -26,13 +26,13 @@ struct DescribeOptions {
   nn::LayerSplit split = ChannelSplit::filters;
   std::vector<LayerExtents> grids{};
   bool sharded_weights = false;
-  DType dtype = DType::float32;    // of the input and of parameters
+  DType dtype = DType::float32;    // type of the input and of the parameters
   std::optional<DType> compute{};  // see nn::BuildOptions
   // Equal parts of the batch that are computed one after the other before the optimizer's step.
   std::int64_t accumulate = 1;
-  // Whose state is in memory beside the parameters; none: without.
+  // Makes the optimizer whose state is counted in the memory; none: no optimizer state.
   std::function<std::unique_ptr<Optimizer>(Parameters&)> optimizer{};
-  // What a part of the batch is trained with: a share of the objective, under a tape. None: a sum of the network's results,
+  // The objective of one part of the batch, recorded on a tape: this rank's partial sum. None: a sum of the network's results,
   // which costs next to nothing.
   std::function<Tensor(const Tensor& x)> objective{};
 };

@@ -25,24 +25,25 @@ bool all_multiples(const Cuts& cuts, std::int64_t of) {
   return std::all_of(cuts.begin(), cuts.end(), [&](auto cut) { return cut % of == 0; });
 }
 
-// The grid axis of more than one rank, or -1. Grids need not have one that is called as usual.
+// The grid axis of that name if it has more than one rank, else -1. Error: the grid lacks the axis, unless `name` is the default
+// name `usual`.
 int axis_named(const std::string& layer, const GridShape& grid, const std::string& name, const std::string& usual) {
   const auto found = std::find(grid.names.begin(), grid.names.end(), name);
-  require(found != grid.names.end() || name == usual, "[{}] is to be split along the axis {} of a grid that has none", layer,
-          name);
+  require(found != grid.names.end() || name == usual, "[{}] is to be split along the axis {}, which the grid does not have",
+          layer, name);
   if (found == grid.names.end()) return -1;
   const auto axis = found - grid.names.begin();
   return grid.extents[static_cast<std::size_t>(axis)] > 1 ? static_cast<int>(axis) : -1;
 }
 
-// Whether the grid axis splits neither samples nor space.
+// True if the grid axis splits neither samples nor space.
 bool is_free(const Layout& layout, int axis, int channels) {
   const auto& placed = layout.axes[static_cast<std::size_t>(axis)];
   return placed.placement != Placement::split || placed.dimension == channels;
 }
 
-// A weight's outputs along one grid axis, its inputs along the other: where those of x are cut, else along `along` if channels
-// are to be split.
+// Splits a weight's outputs along one grid axis and its inputs along the other: the inputs along the axis that splits the
+// channels of x, or, if none does, along `along` for ChannelSplit::channels and along `beside` otherwise.
 ProductLayouts cut_twice(const Tensor& x, const LayerProduct& p, ChannelSplit split, int along, int beside) {
   const auto& layout = *x.layout();
   const int of_x = layout.axis_of(x.rank() - 1), last = p.weight.rank() - 1;

@@ -20,9 +20,9 @@ namespace {
 double volume(const Extent3& extent) { return static_cast<double>(extent[0] * extent[1] * extent[2]); }
 
 thread_local LayerTrace* layer_trace = nullptr;
-thread_local const char* no_batch_statistics = nullptr;  // why
+thread_local const char* no_batch_statistics = nullptr;  // the reason, for the message
 
-// Whether channels of one group are on several ranks.
+// True if channels of one group are on several ranks.
 bool cuts_inside(const Layout& channels, std::int64_t group) {
   const auto& cuts = channels.axes[static_cast<std::size_t>(channels.axis_of(0))].cuts;
   return std::any_of(cuts.begin(), cuts.end(), [&](auto cut) { return group > 0 && cut % group != 0; });
@@ -59,7 +59,7 @@ Conv3d::Convolved Conv3d::convolved(const Tensor& taken, bool with_bias, Activat
       parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out), true,
                 stored(layouts.weight, shape));
   const auto x = cut_beside(computed(input), w, product);
-  const auto made = bias(layouts.bias);  // also where it is added later
+  const auto made = bias(layouts.bias);  // called here even where the bias is added later, because it declares the parameter
   const auto b = with_bias ? made : Tensor();
   const ConvAttributes attributes{.stride = stride.value_or(a_.stride),
                                   .dilation = a_.dilation,
@@ -78,9 +78,9 @@ Tensor Conv3d::operator()(const Tensor& x, Activation activation, const std::opt
   return convolved(x, true, activation, stride, nullptr).y;
 }
 
-// For f(z) = activation(z + bias) with a fused activation, which never falls: max f(z) = f(max z), ties and NaN included. Only
-// what takes the cotangent of two elements of which rounding makes equal ones may differ, and -infinity of a window wholly in
-// padding, which ReLU makes 0. Other activations may fall: they come before the maximum.
+// For f(z) = activation(z + bias) with a fused activation, which is monotonic: max f(z) = f(max z), ties and NaN included. Two
+// things may differ: which of two elements gets the cotangent where rounding makes them equal, and -infinity from a window that
+// lies wholly in padding, which ReLU makes 0. Other activations need not be monotonic and are applied before the maximum.
 Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool,
                       Activation activation, const std::optional<Triple>& stride) {
   const bool average = pooling == Pooling::average, before = !average && !activation.is_fused();
@@ -220,7 +220,7 @@ Tensor GroupNorm::operator()(const Tensor& x, Activation activation) {
 
 namespace {
 
-// f(x) of whole channels, laid out as x is.
+// f(x) of x with whole channels, in the layout of x.
 template <class F>
 Tensor of_whole_channels(const Tensor& x, const F& f) {
   if (!layout_of_channels(x)) return f(x);
@@ -249,7 +249,7 @@ Tensor Embedding::operator()(const Tensor& x) {
   LayerScope scope(path(), "embedding", shape.elements());
   const auto input = scope.moved(placed(x));
   const auto table = parameter("weight", shape, he_normal(2), true, stored(nullptr, shape));  // of variance 1
-  // build() runs networks on tensors of the parameters' type, which hold no numbers.
+  // build() runs networks on tensors of the parameters' type, which have no elements.
   const auto indices = building() ? cast(input, DType::int64) : input;
   return scope.done(computed(embedding(indices, table)));
 }
@@ -262,19 +262,19 @@ void BatchNorm::update(const Tensor& x, const BatchNormResult& result, Tensor& m
   auto batch = result.statistics;
   double correction = result.count / std::max(1.0, result.count - 1);
   if (x.layout() && a_.statistics != StatisticsOver::all) {
-    // Groups have statistics of their own; what evaluation uses is their average, the same on all ranks. Each counts as many
-    // times as it has values: an empty rank has none.
+    // Each group of ranks has its own statistics; evaluation uses their average, the same on all ranks. Each counts as many times
+    // as it has values: an empty rank counts 0 times.
     auto axes = x.layout()->varying_axes();
-    std::erase(axes, x.layout()->axis_of(x.rank() - 1));  // other channels
+    std::erase(axes, x.layout()->axis_of(x.rank() - 1));  // these ranks have other channels
     const auto group = grid_of(*x.layout()).along(axes);
-    double all = result.count;  // known on the host, which need not wait for a GPU
+    double all = result.count;  // known on the host: no need to wait for a GPU
     group.transport().allreduce(&all, &all, 1, DType::float64, CombineOp::sum);
     all = std::max(1.0, all);
     batch.mean = allreduce(batch.mean * result.count, group) / all;
     batch.variance = allreduce(batch.variance * correction * result.count, group) / all;
     correction = 1;
   }
-  // As the running ones are, which x's may differ from where it is cut otherwise than at the start.
+  // In the layout of the running statistics; x may be split differently than in build().
   const auto to = mean.layout();
   if (to && x.layout()) {
     const auto of_x = layout_of_channels(x);

@@ -3,9 +3,9 @@
 //
 //   nn::Conv3d conv{*this, "conv", {.out = 16, .kernel = 3, .padding = 1}};
 //
-// Where the grid has an axis `channel`, layers with weights are split along it as BuildOptions::split or their own `split` says.
-// With the network's filters a layer gathers its input's channels and makes some of its result's; what stands between is of
-// those. Networks take in whole channels (input_layout) and say of their last layer that its result is `whole`.
+// Where the grid has an axis `channel`, layers with weights are split along it by BuildOptions::split or their own `split`. With
+// `filters`, the network's default, a layer gathers its input's channels and computes some of its result's; the layers in between
+// work on these channels. Networks take inputs with whole channels (input_layout) and mark their last layer's result as `whole`.
 
 #include <optional>
 
@@ -23,8 +23,9 @@ struct Conv3dAttributes {
   bool bias = true;
   Activation activation = Activation::none;  // in the same pass where it is fused
   WeightStart start = WeightStart::glorot_uniform;
-  std::optional<LayerSplit> split{};  // none: the network's
-  bool whole = false;                 // all channels of the result on every rank, for what cannot be split: a network's scores
+  std::optional<LayerSplit> split{};  // none: the network's choice
+  bool whole = false;                 // all channels of the result on every rank, for results that cannot be split, such as a
+                                      // network's scores
 };
 enum class Pooling : std::uint8_t { average, maximum };
 // [N, D, H, W, C] -> [N, D', H', W', out]; bias 0 at the start.
@@ -33,13 +34,13 @@ class Conv3d : public Module {
   using Attributes = Conv3dAttributes;
   Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes);
   Tensor operator()(const Tensor& x) override { return (*this)(x, a_.activation); }
-  // With another activation, or stride, than that of the attributes: a stride may depend on how large x is.
+  // With another activation or stride than the attributes': a stride may depend on the extents of x.
   Tensor operator()(const Tensor& x, Activation activation, const std::optional<Triple>& stride = {});
   const Conv3dAttributes& attributes() const { return a_; }
   Activation activation() const { return a_.activation; }
-  // pool(conv(x)), called `name` in tables, in the order that goes over the large tensor least often and keeps nothing of it,
-  // with one exchange of halos for both where that moves less: the activation is part of the average's pass,
-  // which keeps signs; bias and fused activations do not change which element is the largest, so that they follow the maximum.
+  // pool(conv(x)), called `name` in tables. The order of the passes visits the large tensor least often and keeps nothing of it,
+  // with one halo exchange for both where that moves less. The activation is part of the average's pass, which keeps signs. Bias
+  // and fused activations do not change which element is the largest, so they follow the maximum.
   Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
     return pooled(x, name, pooling, pool, a_.activation);
   }
@@ -48,7 +49,7 @@ class Conv3d : public Module {
 
  private:
   struct Convolved;  // conv(x) and its plan
-  // For a pooling, if there is one.
+  // `pool`: the pooling that follows, or null.
   Convolved convolved(const Tensor& x, bool with_bias, Activation activation, const std::optional<Triple>& stride,
                       const PoolAttributes* pool);
   Tensor bias(const LayoutPtr& layout = {});
@@ -60,7 +61,7 @@ struct Conv2dAttributes {
   Pair kernel = 1, stride = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  Activation activation = Activation::none;  // in the same pass
+  Activation activation = Activation::none;  // fused
   WeightStart start = WeightStart::glorot_uniform;
   std::optional<LayerSplit> split{};
   bool whole = false;
@@ -78,7 +79,7 @@ struct Conv1dAttributes {
   std::int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  Activation activation = Activation::none;  // in the same pass
+  Activation activation = Activation::none;  // fused
   WeightStart start = WeightStart::glorot_uniform;
   std::optional<LayerSplit> split{};
   bool whole = false;
@@ -97,12 +98,11 @@ struct ConvTranspose3dAttributes {
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  // in the same pass as the bias where it is fused
-  std::optional<LayerSplit> split{};         // none: the network's
-  bool whole = false;  // all channels of the result on every rank, for what cannot be split: a network's scores
+  std::optional<LayerSplit> split{};         // none: the network's choice
+  bool whole = false;  // all channels of the result on every rank, for results that cannot be split, such as a network's scores
 };
 // [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, or the
-// global `extents` that are asked for: then there is as much padding at the end of each dimension, or output padding, as that
-// needs.
+// requested global `extents`: then the padding at the end of each dimension, or the output padding, is as large as they need.
 class ConvTranspose3d : public Module {
  public:
   using Attributes = ConvTranspose3dAttributes;
@@ -134,7 +134,7 @@ class BatchNorm : public Module {
 
  private:
   void update(const Tensor& x, const BatchNormResult& result, Tensor& mean, Tensor& variance) const;
-  // A running statistic of x's channels.
+  // A running statistic, laid out like the channels of x.
   Tensor beside(const Tensor& x, const Tensor& statistic) const;
   BatchNormAttributes a_;
 };
@@ -146,8 +146,8 @@ struct GroupNormAttributes {
   bool affine = true;                                         // learns a factor gamma and a summand beta per channel
   Activation activation = Activation::none;                   // in the same pass where it is fused
 };
-// Each sample by its own statistics, in training and in evaluation. Where groups of channels lie on several ranks, channels are
-// made whole for it.
+// Normalises each sample by its own statistics, in training and in evaluation. Where a group of channels lies on several ranks,
+// the channels are gathered first.
 class GroupNorm : public Module {
  public:
   using Attributes = GroupNormAttributes;
@@ -165,8 +165,8 @@ struct RowNormAttributes {
   double epsilon = 1e-5;
   bool affine = true;  // learns a factor gamma per channel, and LayerNorm a summand beta
 };
-// layer_norm() and rms_norm() of comm/distributed/normalisation.h: each row along the last dimension by itself. Channels that are
-// split are made whole for it.
+// layer_norm() and rms_norm() of comm/distributed/normalisation.h: each row along the last dimension is normalised by itself.
+// Split channels are gathered first.
 class LayerNorm : public Module {
  public:
   using Attributes = RowNormAttributes;
@@ -191,7 +191,7 @@ class RmsNorm : public Module {
 struct EmbeddingAttributes {
   std::int64_t rows = 0, out = 0;
 };
-// Integers [...] in [0, rows) -> [..., out]; the table starts standard normal.
+// Integers [...] in [0, rows) -> [..., out]; the table is initialised standard normal.
 class Embedding : public Module {
  public:
   using Attributes = EmbeddingAttributes;
@@ -203,8 +203,8 @@ class Embedding : public Module {
   EmbeddingAttributes a_;
 };
 
-// While it is alive on this thread, a batch norm that would use statistics of its batch throws, by its name: code that encodes
-// parts of a batch one after the other is not to change the result.
+// In this scope and on this thread, a batch norm that would use statistics of its batch throws an Error that names the layer.
+// Used by code that encodes parts of a batch one after the other, which must not change the result.
 class NoBatchStatistics {
  public:
   explicit NoBatchStatistics(const char* why);
@@ -221,8 +221,8 @@ struct LinearAttributes {
   bool bias = true;
   double bias_start = 0;
   Activation activation = Activation::none;  // in the same pass where it is fused
-  std::optional<LayerSplit> split{};         // none: the network's
-  bool whole = false;  // all channels of the result on every rank, for what cannot be split: a network's scores
+  std::optional<LayerSplit> split{};         // none: the network's choice
+  bool whole = false;  // all channels of the result on every rank, for results that cannot be split, such as a network's scores
 };
 // [N, in] -> [N, out]
 class Linear : public Module {
@@ -240,7 +240,7 @@ class Linear : public Module {
 struct DropoutAttributes {
   double keep = 0.5;
 };
-// The same mask for every grid.
+// The mask is the same on every grid.
 class Dropout : public Module {
  public:
   using Attributes = DropoutAttributes;
@@ -251,22 +251,22 @@ class Dropout : public Module {
   DropoutAttributes a_;
 };
 
-// Bytes that a rank has sent point to point, and handed to collectives, so far.
+// Bytes that a rank has sent point to point and contributed to collectives so far.
 struct LayerTraffic {
   std::int64_t sent = 0, collective = 0;
 };
-// What one layer did, for tables; see models/nn/describe.h.
+// Record of one layer's forward pass, for tables; see models/nn/describe.h.
 struct LayerRecord {
   std::string name, kind;
   Shape out;  // global
   std::int64_t parameters = 0;
   double flops = 0;                   // forward, this rank
   std::int64_t activation_bytes = 0;  // of the local result
-  // Forward, of this rank: sent as halos; where the layer's input came from another grid; handed to collectives.
+  // Forward, this rank: bytes sent as halos; bytes redistributed from another grid; bytes contributed to collectives.
   std::int64_t sent_bytes = 0, moved_bytes = 0, collective_bytes = 0;
 };
 
-// While it is alive on this thread, layers append what they did.
+// While it is alive on this thread, layers append their records.
 class LayerTrace {
  public:
   explicit LayerTrace(std::function<LayerTraffic()> traffic = {});
@@ -275,7 +275,7 @@ class LayerTrace {
   LayerTrace& operator=(const LayerTrace&) = delete;
 
   std::vector<LayerRecord> layers;
-  int open = 0;  // layers whose forward pass runs now
+  int open = 0;  // layers whose forward pass is running
 
  private:
   friend class LayerScope;
@@ -288,7 +288,7 @@ class LayerScope {
  public:
   LayerScope(std::string name, std::string kind, std::int64_t parameters = 0);
   ~LayerScope();
-  // The layer's input, moved to where the layer is: what that took is counted apart.
+  // The layer's input, redistributed to the layer's grid; the bytes that this takes are counted separately.
   Tensor moved(Tensor x);
   Tensor done(Tensor y);
 

@@ -21,10 +21,10 @@
 namespace mpigrad::nn {
 namespace {
 
-// A stable number for a name, so that a parameter's start depends on its path and the seed alone.
+// A stable number for a name, so that a parameter's initial values depend only on its path and the seed.
 std::uint64_t hash(const std::string& text) { return fnv1a(fnv_start, text); }
 
-// The number that `text` ends with at `end`, and where it begins; none, or too large, -1.
+// The number at the end of text[0, end), and where it begins; -1 if there is none or it is too large.
 std::pair<std::int64_t, std::size_t> number_before(std::string_view text, std::size_t end) {
   auto begin = end;
   while (begin > 0 && std::isdigit(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
@@ -33,7 +33,7 @@ std::pair<std::int64_t, std::size_t> number_before(std::string_view text, std::s
   return {number, begin};
 }
 
-// Whether `layers` of a LayerGrid names the layer of this path, or something that it is part of.
+// True if `layers` of a LayerGrid names the layer of this path or a module that contains it.
 bool names_layer(std::string_view layers, std::string_view path) {
   const auto ends = [&](std::size_t at) { return at == path.size() || path[at] == '.'; };
   if (path.starts_with(layers) && ends(layers.size())) return true;
@@ -53,7 +53,7 @@ bool are_equal(const Grid& a, const Grid& b) {
   return a.names == b.names && a.extents == b.extents && a.overlap() == b.overlap();
 }
 
-// [N, D, H, W, C], or [N, ...], on sample x depth x height x width and perhaps x channel; other dimensions are whole.
+// [N, D, H, W, C], or [N, ...], on sample x depth x height x width and possibly x channel; other dimensions are whole.
 LayoutPtr samples_and_space(const GridPtr& grid, const Shape& global, bool channels) {
   if (global.rank() == 5) return channels && grid->axes() > 4 ? activation_layout(grid, global) : input_layout(grid, global);
   std::vector<int> dimensions{0};
@@ -61,7 +61,7 @@ LayoutPtr samples_and_space(const GridPtr& grid, const Shape& global, bool chann
   return split_layout(grid, global, dimensions);
 }
 
-// What stands for an input on the dry device.
+// A substitute for an input on the dry device.
 Tensor stand_in(const LayoutPtr& input, DType dtype) {
   const Tensor x({input->box().extents(), dtype});
   return is_plain(*input) ? x : x.with_layout(input);
@@ -104,7 +104,7 @@ Module::Module(Module& parent, const std::string& name)
   auto& state = *root().state_;
   const bool again = state.building && &parent == root_ && !state.made_in_build.insert(path_).second;
   require(!again && paths_->insert(path_).second,
-          "[module] there are two layers named {}, which would share their parameters; give them names of their own, or call one "
+          "[module] there are two layers named {}, which would share their parameters; give them different names, or call one "
           "object twice",
           path_);
 }
@@ -124,7 +124,7 @@ std::vector<Tensor> Module::forward(const std::vector<Tensor>& inputs) {
 }
 
 void Module::build(const LayoutPtr& input, const BuildOptions& options) {
-  require(input != nullptr, "[module] the input has no layout: without a process grid say build(shape)");
+  require(input != nullptr, "[module] the input has no layout: without a process grid call build(shape)");
   UseDevice dry(DeviceKind::dry);
   create({stand_in(input, options.dtype)}, options);
 }
@@ -138,8 +138,8 @@ void Module::build(const std::vector<LayoutPtr>& inputs, const BuildOptions& opt
   UseDevice dry(DeviceKind::dry);
   std::vector<Tensor> stand_ins;
   for (const auto& input : inputs) {
-    require(input != nullptr, "[module] an input has no layout: without a process grid say build(shapes)");
-    require(input->grid == inputs.front()->grid, "[module] the inputs of a network are on one process grid");
+    require(input != nullptr, "[module] an input has no layout: without a process grid call build(shapes)");
+    require(input->grid == inputs.front()->grid, "[module] the inputs of a network must be on one process grid");
     stand_ins.push_back(stand_in(input, options.dtype));
   }
   create(stand_ins, options);
@@ -158,7 +158,7 @@ std::vector<std::pair<std::string, Shape>> Module::rehearse(const std::vector<Sh
   const auto dtype = state_->dtype;
   std::vector<Tensor> stand_ins;
   for (const auto& input : inputs) stand_ins.emplace_back(TensorType{input, dtype});
-  // What the function makes meanwhile is another network's state.
+  // Parts that the function makes during this run belong to another network's state.
   auto other = std::make_unique<State>();
   other->dtype = dtype, other->compute = state_->compute, other->training = state_->training, other->building = true;
   std::swap(state_, other);
@@ -177,7 +177,7 @@ std::vector<std::pair<std::string, Shape>> Module::rehearse(const std::vector<Sh
 }
 
 void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& options) {
-  require(!inputs.empty(), "[module] a network has an input");
+  require(!inputs.empty(), "[module] a network needs an input");
   const auto& input = inputs.front();
   require(this == root_, "[module] build the network, not its part {}", path_);
   if (state_->built) {
@@ -189,7 +189,7 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
   state_->dry = options.device == DeviceKind::dry;
   const auto compute = options.compute.value_or(options.dtype);
   require(compute == options.dtype || (options.dtype == DType::float32 && is_half(compute)),
-          "[module] beside parameters of {} layers compute in {}, not in {}", name_of(options.dtype),
+          "[module] with parameters of {}, layers compute in {}, not in {}", name_of(options.dtype),
           options.dtype == DType::float32 ? "float32, bfloat16 or float16" : name_of(options.dtype), name_of(compute));
   state_->dtype = options.dtype;
   state_->compute = compute;
@@ -205,13 +205,14 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
                                                std::vector<int>{state_->grid->ranks()});
   }
   require(input.layout() || (options.grids.empty() && !options.sharded_weights),
-          "[module] layers' grids, and weights in parts, are of a network that is built for an input with a layout");
+          "[module] grids for layers, and weights in parts, need an input with a layout");
   for (const auto& own : options.grids)
     require(own.grid && own.grid->ranks() == state_->grid->ranks() && own.grid->rank == state_->grid->rank,
-            "[module] the grid of {} is of {} ranks, the network's of {}, and they are to be the same", own.layers,
+            "[module] the grid of {} has {} ranks, the network's has {}; they must be the same", own.layers,
             own.grid ? own.grid->ranks() : 0, state_->grid->ranks());
   state_->grids = options.grids;
-  // Layers on equal grids share one: what is split alike is not moved, and channels meet in collectives.
+  // Layers on equal grids share one grid object: then tensors in equal layouts are not moved, and collectives over channels
+  // include all ranks concerned.
   std::vector<GridPtr> known{state_->grid};
   for (auto& own : state_->grids) {
     const auto found = std::find_if(known.begin(), known.end(), [&](const GridPtr& grid) { return are_equal(*grid, *own.grid); });
@@ -262,7 +263,7 @@ Tensor Module::placed(const Tensor& x) const {
   const auto* own = own_grid();
   const auto& grid = own ? own->grid : state.grid;
   if (x.layout()->grid == grid) return x;
-  // Channels are cut as they arrive where the layer takes some of them, else they are gathered anyway.
+  // Where the layer takes some of the channels, they are split on arrival; otherwise they are gathered anyway.
   return redistribute(x, samples_and_space(grid, x.layout()->global, split().split == ChannelSplit::channels));
 }
 
@@ -275,8 +276,8 @@ Tensor Module::given_out(const Tensor& y) const {
 LayoutPtr Module::stored(const LayoutPtr& split, const Shape& shape) const {
   const auto& storage = root().state_->storage;
   if (!storage || (split && split->has(Placement::split))) return split;
-  // The first dimension, whose blocks lie contiguously: gathering others puts a piece of every rank in its place. Some ranks may
-  // have nothing then, which is not worth thousands of pieces, unless a row is large.
+  // Split along the first dimension, whose blocks are contiguous: a gather along another dimension scatters the piece of every
+  // rank. Some ranks may then have nothing, which costs less than thousands of pieces, unless a row is large.
   constexpr std::int64_t most_elements = 1 << 18;
   const auto longest = static_cast<int>(std::max_element(shape.begin(), shape.end()) - shape.begin());
   const bool rows = shape[0] >= storage->ranks() || shape.elements() <= most_elements * shape[0];
@@ -339,7 +340,7 @@ Philox Module::random() const {
   return random_of_all_steps().child(static_cast<std::uint64_t>(drawn_step()));
 }
 
-// Layers that draw again under the same tape, as recomputation and a layer that is used twice do, are of the same step.
+// Layers that draw again under the same tape belong to the same step: in recomputation, or where a layer is used twice.
 std::int64_t Module::drawn_step() const {
   auto& state = *root().state_;
   const auto tape = Tape::outermost_number();
@@ -350,8 +351,8 @@ std::int64_t Module::drawn_step() const {
   if (before != 0 && before != tape && drawn == step() && state.rank == 0)
     warn_once(
         "step never set",
-        fmt::format("[{}] draws the random numbers of step {} again: no optimizer has made a step since and nobody has called "
-                    "set_step(), without which every step has the same ones, and dropout one mask for ever",
+        fmt::format("[{}] draws the random numbers of step {} again: no optimizer has made a step since, and set_step() was "
+                    "never called; without either, every step has the same numbers, and dropout always has the same mask",
                     path(), step()));
   return step();
 }

@@ -21,8 +21,8 @@
 
 namespace mpigrad::nn {
 
-// Fills a parameter: global shape, type and a generator of its own -> tensor on the current device; with a layout behind them,
-// this rank's block of it. A function that takes no layout makes the whole tensor, of which the block is kept.
+// Fills a parameter: (global shape, type, a generator of its own) -> tensor on the current device; with a layout as fourth
+// argument, this rank's block of it. A function that takes no layout makes the whole tensor, and only the block is kept.
 class Initialiser {
  public:
   template <class F>
@@ -42,97 +42,100 @@ Initialiser glorot_uniform(double fan_in, double fan_out);
 // Normal with variance 2 / fan_in (He et al. 2015)
 Initialiser he_normal(double fan_in);
 
-// How a layer is split along an axis of the grid (comm/distributed/channels.h tells what ranks then say to each other). Its
-// weights, their gradients and the optimizer's state are on P ranks 1/P of what they are on one, and begin with the same numbers.
+// How a layer is split along an axis of the grid (comm/distributed/channels.h describes the communication). On P ranks, each rank
+// stores 1/P of the weights, their gradients and the optimizer's state; the initial numbers are the same as on one rank.
 //
-//   filters   each rank makes some of the result's channels, of all of the input's; a grouped layer: some of the groups
-//   channels  each rank takes some of the input's channels, and sums are made whole; a grouped layer as with filters
-//   groups    grouped layers alone
-//   none      all of it on all ranks of the axis
+//   filters   each rank computes some of the result's channels, from all of the input's; a grouped layer: some of the groups
+//   channels  each rank takes some of the input's channels, and partial sums are reduced; a grouped layer: as with filters
+//   groups    only grouped layers are split
+//   none      all of the layer on all ranks of the axis
 //
-// Where the grid has the axis `beside`, too, filters and channels at once: a layer that is not grouped makes some of the result's
-// channels along one axis and takes some of the input's along the other. Its weights are cut in both dimensions; sums are made
-// whole along the second axis, as gradients of the input are along the first. Axes change places from layer to layer, because
-// each takes its input as it is cut.
+// Where the grid also has the axis `beside`, a layer is split both ways: a layer that is not grouped computes some of the
+// result's channels along one axis and takes some of the input's along the other. Its weights are split in both dimensions;
+// partial sums are reduced along the second axis, and gradients of the input along the first. The axes swap roles from layer to
+// layer, because each layer takes its input as it is split.
 //
-// Along an axis that splits samples or space the weights are stored in parts and gathered where they are used.
+// Along an axis that splits samples or space, the weights are stored in parts and gathered where they are used.
 struct LayerSplit {
   ChannelSplit split = ChannelSplit::none;
   std::string axis = "channel";
-  bool scatter = false;           // of channels along one axis: the sums are split, too
+  bool scatter = false;           // of channels along one axis: the sums are reduce-scattered
   std::string beside = "filter";  // a grid need not have it
   LayerSplit() = default;
   LayerSplit(ChannelSplit how, std::string along = "channel", bool scatters = false)
       : split(how), axis(std::move(along)), scatter(scatters) {}
 };
 
-// Layers that have a grid of their own, over the ranks of the network's: those with weights of that path or below it, such as
-// "conv5", "conv5-7" for conv5, conv6 and conv7, or "stage4". What they take in is redistributed where it is on another grid, and
-// again where a layer follows that is not among them; layers without weights run on the grid on which their input is.
+// A grid for some layers, over the ranks of the network's grid. It applies to the layers with weights at or below the path
+// `layers`, such as "conv5", "conv5-7" for conv5, conv6 and conv7, or "stage4". Their input is redistributed where it is on
+// another grid, and redistributed again where a layer follows that is not among them. Layers without weights run on their input's
+// grid.
 struct LayerGrid {
   std::string layers;
   GridPtr grid;
-  std::optional<LayerSplit> split{};  // of layers that do not say it themselves; none: the network's
+  std::optional<LayerSplit> split{};  // for layers without a `split` of their own; none: the network's
 };
 
 struct BuildOptions {
   std::uint64_t seed = 0;
   DType dtype = DType::float32;  // of parameters, gradients, statistics and the optimizer's state
-  // What layers compute in: none is dtype; bfloat16 or float16 beside float32 is mixed precision. Convolutions and products round
-  // what they take in, weights included, whose gradients become float32 again before they are reduced over ranks. The result has
-  // the type, too; losses compute with it in float32. float16 needs loss scaling (framework/optim/loss_scale.h).
+  // The type in which layers compute: none is dtype; bfloat16 or float16 with a float32 dtype is mixed precision. Convolutions
+  // and products round their operands, weights included; the weights' gradients become float32 again before they are reduced over
+  // ranks. The result has the compute type, too; losses compute with it in float32. float16 needs loss scaling
+  // (framework/optim/loss_scale.h).
   std::optional<DType> compute{};
   DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
-  // Of the layers that do not say it themselves. Most grids have no axis `channel`, and nothing is split.
+  // For layers without a `split` of their own. Most grids have no axis `channel`, and nothing is split.
   LayerSplit split = ChannelSplit::filters;
-  // The first that names a layer counts. An Error if one names no layer.
+  // The first entry that names a layer applies to it. Error: an entry that names no layer.
   std::vector<LayerGrid> grids{};
-  // Whether weights that are not split along the grid are stored in parts, one on each rank, with their gradients and the
-  // optimizer's state (as in ZeRO, Rajbhandari et al. 2020): gathered where they are used, which lasts as long as the tape;
-  // where ranks have different samples or places the gather's adjoint, a reduce-scatter, is the reduction of the gradient. Of
-  // layers of this library; biases and norms are whole.
+  // Stores weights that are not split along the grid in parts, one on each rank, with their gradients and the optimizer's state
+  // (as in ZeRO, Rajbhandari et al. 2020). A weight is gathered where it is used, and the gathered copy lives as long as the
+  // tape; where ranks have different samples or places, the gather's adjoint, a reduce-scatter, is the reduction of the gradient.
+  // Only for layers of this library; biases and norms stay whole.
   bool sharded_weights = false;
 };
 
 class Module {
  public:
   Module();  // the root of a network
-  // A part of one. No two that live at the same time, nor two that the root makes while build() runs its function, have one path:
-  // they would be one layer. To share a layer call the same object twice. Parts of parts may be made where they are used, again
-  // for each call; of these the ones of one name are one layer.
+  // A part of a network. Two parts that live at the same time may not have the same path, nor may two that the root makes while
+  // build() runs its function: they would be one layer. To share a layer, call the same object twice. Parts of parts may be made
+  // where they are used, again for each call; parts of the same name are then one layer.
   Module(Module& parent, const std::string& name);
   virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // The network's function. Layers and networks define it, or the one below.
+  // The network's function. Layers and networks define this function or forward().
   virtual Tensor operator()(const Tensor& x);
-  // Of several inputs, with several outputs.
+  // A function of several inputs, with several outputs.
   virtual std::vector<Tensor> forward(const std::vector<Tensor>& inputs);
 
-  // Creates all parameters for an input of this layout (or shape). Once; a network on the dry device can be built again. A
-  // plain_layout(), which loaders without a grid have, is a shape. Error: no layout, which plain tensors have.
+  // Creates all parameters for an input of this layout (or shape). To be called once; a network on the dry device can be built
+  // again. A plain_layout(), the layout of loaders without a grid, counts as a shape. Error: no layout, as plain tensors have
+  // none.
   void build(const LayoutPtr& input, const BuildOptions& options = {});
   void build(const Shape& input, const BuildOptions& options = {});
-  // For forward(), of inputs of these layouts, all on one grid, or shapes.
+  // For forward(): layouts of all inputs, on one grid, or their shapes.
   void build(const std::vector<LayoutPtr>& inputs, const BuildOptions& options = {});
   void build(const std::vector<Shape>& inputs, const BuildOptions& options = {});
 
-  // Runs the network's function on the dry device as build() does, for inputs of these shapes without a layout, and leaves
-  // nothing behind, whether it is built or not: names and shapes of the parameters that it asks for.
+  // Runs the network's function on the dry device as build() does, for inputs of these shapes without a layout, and leaves the
+  // network unchanged, built or not. Returns names and shapes of the parameters that the function asks for.
   std::vector<std::pair<std::string, Shape>> rehearse(const std::vector<Shape>& inputs);
 
   Parameters& parameters() { return root().state_->parameters; }
   operator Parameters&() { return parameters(); }  // Tape tape(net); Adam adam(net, ...)
-  // State that is not trained: running statistics, by path. On a GPU steps change them where they are.
+  // State that is not trained: running statistics, by path. On a GPU, steps change them in place.
   std::map<std::string, Tensor>& buffers() { return root().state_->buffers; }
 
-  // Training or evaluation: dropout and batch norm differ.
+  // Switches between training and evaluation: dropout and batch norm differ.
   void train(bool on = true) { root().state_->training = on; }
   bool training() const { return root().state_->training; }
-  // The number that random layers draw from; dropout masks repeat for a repeated step. Every step of an optimizer adds one, so
-  // that only loops in which a step has several batches, or which go on from files, say it; fit() does. A network that is trained
-  // without an optimizer and never told its step, so that every step has the same masks, prints a warning.
+  // The step number from which random layers draw; dropout masks repeat for a repeated step. Every step of an optimizer adds one,
+  // so only two kinds of loops must set it: those with several batches per step and those that resume from files; fit() does. A
+  // network that is trained without an optimizer and without set_step() has the same masks in every step and prints a warning.
   void set_step(std::int64_t step) { root().state_->parameters.set_step(step), root().state_->told_step = true; }
   std::int64_t step() const { return root().state_->parameters.step(); }
 
@@ -141,27 +144,28 @@ class Module {
   DType compute_dtype() const { return root().state_->compute; }
 
  protected:
-  // x as what layers compute in. A layer with weights calls it first, so that its input, and with it halos, has that type.
+  // x in the type in which layers compute. A layer with weights calls it first, so that its input, including halos, has that
+  // type.
   Tensor computed(const Tensor& x) const;
-  // The parameter `name` of this module, of this global shape. The first call, under build(), declares it: whole on all ranks, or
-  // in blocks as `layout` says, whatever later ones say.
+  // The parameter `name` of this module, of this global shape. The first call, in build(), declares it: replicated, or in blocks
+  // by `layout`; the layout of later calls is ignored.
   Tensor parameter(const std::string& name, const Shape& shape, const Initialiser& initialise, bool decay = true,
                    const LayoutPtr& layout = {});
-  // With a layout, this rank's block; whoever puts another tensor there gives it that layout.
+  // With a layout, this rank's block; code that assigns another tensor to it must give that tensor the same layout.
   Tensor& buffer(const std::string& name, const Shape& shape, double value, const LayoutPtr& layout = {});
-  // How this layer is split, if it does not say it itself: as its grid, or the network.
+  // How this layer is split if it has no `split` of its own: as its grid or the network says.
   const LayerSplit& split() const;
   // x on this layer's grid. A layer with weights calls it first.
   Tensor placed(const Tensor& x) const;
-  // What a network gives out: with whole channels, on the network's grid.
+  // The result of a network: with whole channels, on the network's grid.
   Tensor given_out(const Tensor& y) const;
-  // The layout of a weight of this shape: `split`, or if that is none in parts where weights are stored so.
+  // The layout of a weight of this shape: `split`, or, without it, the layout in parts if weights are stored in parts.
   LayoutPtr stored(const LayoutPtr& split, const Shape& shape) const;
-  // Numbers for this module; those of a step are its child(step()).
+  // Generator for this module; its child(step()) is the generator of a step.
   Philox random_of_all_steps() const;
-  // Numbers for this module and step. A step that draws from them on the host cannot be captured.
+  // Generator for this module and step. A step that draws from it on the host cannot be captured.
   Philox random() const;
-  // step(), for a layer that draws numbers with it now.
+  // step(), for a layer that draws numbers for it now.
   std::int64_t drawn_step() const;
   bool building() const { return root().state_->building; }
 
@@ -183,15 +187,15 @@ class Module {
     std::uint64_t seed = 0;
     LayerSplit split;
     std::vector<LayerGrid> grids;
-    std::set<std::string> placed;  // layers that build() put on grids
+    std::set<std::string> placed;  // layers that build() placed on grids
     GridPtr grid;                  // the network's
     GridPtr storage;               // one axis of all ranks, if weights are stored in parts
     bool told_step = false;
-    // The tape under which numbers were drawn last, and for which step, if that was never told.
+    // The tape during which numbers were last drawn, and the step, if set_step() was never called.
     std::uint64_t drawn_under = 0;
     std::int64_t drawn_step = -1;
     int rank = 0;
-    LayoutPtr same;  // of a parameter, but for its shape; none without a grid
+    LayoutPtr same;  // layout of a replicated parameter, without its shape; none without a grid
     bool training = true, building = false, built = false, dry = false;
     std::set<std::string> made_in_build;  // the root's parts that its function makes
   };
@@ -200,16 +204,16 @@ class Module {
   const Module& root() const { return *root_; }
   void create(const std::vector<Tensor>& inputs, const BuildOptions& options);
   const LayerGrid* own_grid() const;
-  // A parameter as the same on all ranks of the grid for which the network is built.
+  // A parameter replicated on all ranks of the grid for which the network is built.
   Tensor same(const Tensor& parameter) const;
 
   Module* root_;
   std::string path_;
-  std::shared_ptr<Paths> paths_;  // of all parts that live; theirs too, because parts may outlive the root
-  std::unique_ptr<State> state_;  // the root's
+  std::shared_ptr<Paths> paths_;  // of all live parts; shared with them, because parts may outlive the root
+  std::unique_ptr<State> state_;  // in the root only
 };
 
-// A network in evaluation mode as long as this lives, then in the mode in which it was.
+// Puts a network into evaluation mode for this scope; then restores its previous mode.
 class EvaluationMode {
  public:
   explicit EvaluationMode(Module& net) : net_(net), training_(net.training()) { net_.train(false); }

@@ -8,9 +8,10 @@
 namespace mpigrad::nn {
 namespace {
 
-// The squares are about the mean before this step, so that steps of one sample count.
+// Updates the averages. The squares are about the mean before this step, so that steps of one sample contribute to the variance.
 void count_step(const Tensor& x, Tensor& mean, Tensor& variance, Tensor& steps) {
-  constexpr double power = 3, least_deviation = 0.01;  // of the mean: what is taken for constant is not blown up
+  constexpr double power = 3, least_deviation = 0.01;  // lower limit relative to the mean: nearly constant features are not
+                                                       // amplified
   const Untaped scope;
   const auto all = x.layout() ? gather_all(x) : x;
   const auto values = all.to_vector();

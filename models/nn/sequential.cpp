@@ -9,13 +9,13 @@
 namespace mpigrad::nn {
 namespace {
 
-// The layer itself, not one that is derived from it and may do something else.
+// The module if its exact type is Layer, else null: a derived class may do something else.
 template <class Layer>
 Layer* as(Module& module) {
   return typeid(module) == typeid(Layer) ? static_cast<Layer*>(&module) : nullptr;
 }
 
-// Layers that have no activation yet apply one in their own pass.
+// The result with the activation fused into the layer's pass; none if the layer is of another type or already has an activation.
 template <class Layer>
 std::optional<Tensor> activated(Module& module, const Tensor& x, Activation activation) {
   auto* layer = as<Layer>(module);

@@ -87,7 +87,7 @@ class Flatten : public Module {
   Tensor operator()(const Tensor& x) override;
 };
 
-// Modules of one kind, which their owner calls: nn::List<nn::Conv3d> convs; convs.add(*this, "conv1", {.out = 8});
+// Modules of one kind, called by their owner: nn::List<nn::Conv3d> convs; convs.add(*this, "conv1", {.out = 8});
 template <class Layer>
 class List {
  public:
@@ -107,22 +107,22 @@ class List {
 struct NormAttributes {
   enum class Kind : std::uint8_t { none, batch, instance, group, layer };
   Kind kind = Kind::batch;
-  std::int64_t groups = 8;  // of group
-  double momentum = 0.9;    // of batch
+  std::int64_t groups = 8;  // for group
+  double momentum = 0.9;    // for batch
   double epsilon = 1e-5;
-  // none: all ranks for batch, else the ranks of a sample
+  // none: over all ranks for batch, else over the ranks that share a sample
   std::optional<StatisticsOver> statistics{};
   Activation activation = Activation::none;
 };
 std::unique_ptr<Module> make_norm(Module& parent, const std::string& name, const NormAttributes& attributes);
 
-// One after the other. Where an activation follows a layer that can apply it in its own pass it does, and where pooling follows a
-// convolution it takes the way of Conv3d::pooled: the numbers are the same up to rounding, the memory is less.
+// Runs layers one after the other. An activation is fused into the layer before it where that layer can apply it in its own pass,
+// and pooling after a convolution runs as Conv3d::pooled: the numbers are the same up to rounding, the memory is less.
 class Sequential : public Module {
  public:
   using Module::Module;
 
-  // Makes a layer of this with that name, from its attributes or whatever else its constructor takes behind the name.
+  // Adds a layer with that name, made from its attributes or from the other arguments that its constructor takes after the name.
   template <class Layer>
   Layer& add(const std::string& name, const typename Layer::Attributes& attributes) {
     return own(std::make_unique<Layer>(*this, name, attributes));

@@ -15,7 +15,7 @@
 namespace mpigrad {
 namespace {
 
-// Bytes that were handed to calls so far; the log is read once.
+// Counts bytes that were passed to calls so far; the log is read once.
 class SentBytes {
  public:
   explicit SentBytes(std::shared_ptr<std::vector<DryRecord>> log) : log_(std::move(log)) {}
@@ -40,7 +40,7 @@ class SentBytes {
   std::int64_t sent_ = 0, reduced_ = 0, gathered_ = 0;
 };
 
-// Whether ranks have parameters of their own, which a network has to be built for.
+// True if ranks have their own blocks of parameters, so that the network must be built for the grid.
 bool has_blocks(const DescribeOptions& o) {
   return o.grid.channel > 1 || o.grid.filter > 1 || !o.grids.empty() || o.sharded_weights;
 }
@@ -55,8 +55,8 @@ std::vector<TensorType> types_of(Inputs tensors) {
   return types;
 }
 
-// Writes down what happens, in the order in which it does. Ops come as lines of a CostLog, those that are computed again
-// included; of most an observer then tells more.
+// Records events in order. Ops come as lines of a CostLog, including recomputed ops; the observer ran() adds details to most of
+// them.
 class Recorder final : public detail::OpObserver {
  public:
   Recorder(std::shared_ptr<std::vector<DryRecord>> log, const OpTimer& timer)
@@ -70,7 +70,7 @@ class Recorder final : public detail::OpObserver {
     layer_of_entry_.clear(), makers_.clear();
     makers_[x.id()] = -1;
   }
-  // All layers have run.
+  // Called when all layers have run.
   void begin_backward(int layers) {
     take_lines();
     for (auto& layer : layer_of_entry_) layer = std::min(layer, layers - 1);
@@ -90,12 +90,12 @@ class Recorder final : public detail::OpObserver {
 
   void ran(const detail::OpFunctions& f, const void* op, Inputs in, Outputs out) override {
     if (timing_ || events.empty()) return;
-    auto& event = events.back();  // its line
+    auto& event = events.back();  // the event of the op's line
     event.in = types_of(in), event.out = types_of(out);
     event.view = f.view != nullptr && !f.traits.communicates;
     event.communicates = f.traits.communicates;
     if (timer_ && !event.view && !event.communicates) {
-      // What the timer runs is no part of the step.
+      // The work of the timer is not part of the step.
       const CostLog::Pause pause;
       timing_ = true;
       event.seconds = timer_(f, op, in, out);
@@ -111,7 +111,7 @@ class Recorder final : public detail::OpObserver {
   int layer() {
     if (layers_) {
       const auto now = static_cast<int>(layers_->layers.size());
-      // What the op records comes behind the entries that there are.
+      // Tape entries that the op records come after the existing ones.
       layer_of_entry_.resize(std::max(layer_of_entry_.size(), tape_->entries().size() + 1), now);
       return now;
     }
@@ -136,7 +136,7 @@ class Recorder final : public detail::OpObserver {
       made.flops = line.flops, made.bytes = line.bytes;
       for (std::size_t i = 0; i < line.inputs.size(); ++i) made.in.push_back({line.inputs[i], line.input_types[i]});
       for (std::size_t i = 0; i < line.outputs.size(); ++i) made.out.push_back({line.outputs[i], line.output_types[i]});
-      // Waits have lines of their own, behind whatever was started before (comm/messages/transfer.cpp,
+      // Waits have their own lines, after those of the calls that were started before (comm/messages/transfer.cpp,
       // framework/engine/buckets.cpp).
       if (line.op == "wait" && !made.calls.empty()) {
         made.op = "start";
@@ -146,7 +146,8 @@ class Recorder final : public detail::OpObserver {
     }
   }
 
-  // Whose results an op reads. What is computed between layers of several ones' results is where the last of them is.
+  // Finds the layers whose results an op reads. An op between layers that reads results of several layers belongs to the last of
+  // them.
   void follow(int layer, Inputs in, Outputs out) {
     int last = none;
     const auto maker = [&](const Tensor& x) {
@@ -164,14 +165,14 @@ class Recorder final : public detail::OpObserver {
   std::shared_ptr<std::vector<DryRecord>> log_;
   const OpTimer& timer_;
   CostLog costs_;
-  std::size_t lines_ = 0, read_ = 0;  // that have become events; calls of building the network are none
+  std::size_t lines_ = 0, read_ = 0;  // read so far; calls made while the network is built are not counted
   StepEvent::Phase phase_ = StepEvent::Phase::forward;
   const Tape* tape_ = nullptr;
   const nn::LayerTrace* layers_ = nullptr;
   double times_ = 1;
   bool timing_ = false;
   std::vector<int> layer_of_entry_;
-  static constexpr int none = -2;  // depends on the input no more than on any layer
+  static constexpr int none = -2;  // depends neither on the input nor on a layer
   std::map<std::uint64_t, int> makers_;
 };
 
@@ -207,7 +208,7 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
   reset_peak_memory(DeviceKind::dry);
   std::optional<Recorder> recorder;
   if (wanted.events) recorder.emplace(log, wanted.timer);
-  // All parts cost the same, but only the last one's gradients are reduced over ranks, with those of the others.
+  // All parts cost the same, but only the last part reduces gradients over ranks, together with those of the others.
   const auto parts = std::min<std::int64_t>(options.accumulate, 2);
   for (std::int64_t i = 0; i < parts; ++i) {
     const bool last = i + 1 == parts;
@@ -237,7 +238,7 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
   if (recorder) {
     recorder->end();
     result.events = std::move(recorder->events), result.edges = std::move(recorder->edges);
-    // One pass over values, gradients and state, which are read, and but for the gradients written again.
+    // One pass that reads values, gradients and state, and writes values and state.
     const auto values = static_cast<double>(result.parameter_bytes), state = static_cast<double>(result.optimizer_bytes);
     if (optimizer)
       result.events.push_back({.op = "update",

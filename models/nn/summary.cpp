@@ -11,14 +11,14 @@ std::vector<LayerRecord> summarise(Module& net, const std::vector<Shape>& inputs
   LayerTrace trace;
   const auto declared = net.rehearse(inputs);
   auto rows = trace.layers;
-  // A layer that records itself is named as the path of its parameters. It may have run several times.
+  // A layer that records itself has the path of its parameters as its name. It may have run several times.
   for (const auto& [name, shape] : declared) {
     const auto path = name.substr(0, std::min(name.rfind('.'), name.size()));
     const bool counted =
         std::any_of(trace.layers.begin(), trace.layers.end(), [&](const LayerRecord& layer) { return layer.name == path; });
     if (!counted) rows.push_back({.name = name, .kind = "parameters", .out = shape, .parameters = shape.elements()});
   }
-  // A layer that is called again has the same parameters.
+  // Count the parameters of a layer that is called again only once.
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       if (rows[i].name == rows[j].name && rows[i].kind == rows[j].kind) rows[i].parameters = 0;

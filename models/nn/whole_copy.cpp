@@ -7,7 +7,7 @@ namespace mpigrad::nn {
 
 namespace {
 
-// All of a value of which ranks may hold blocks, as a plain tensor. Collective then.
+// The whole value as a plain tensor. Collective if ranks hold blocks of the value.
 Tensor whole_value(const Tensor& x) {
   if (!x.layout() || !x.layout()->has(Placement::split)) return x.without_layout();
   const Untaped scope;

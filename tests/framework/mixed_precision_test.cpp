@@ -308,11 +308,11 @@ TEST_CASE("mixed precision: what does not go together is refused") {
   CHECK(has(error_text([&] {
               net.build(Shape{1, 16, 16, 16, 1}, {.dtype = DType::float64, .compute = DType::bfloat16});
             }),
-            "[module] beside parameters of float64 layers compute in float64, not in bfloat16"));
+            "[module] with parameters of float64, layers compute in float64, not in bfloat16"));
   CHECK(has(error_text([&] {
               net.build(Shape{1, 16, 16, 16, 1}, {.compute = DType::float64});
             }),
-            "[module] beside parameters of float32 layers compute in float32, bfloat16 or float16, not in float64"));
+            "[module] with parameters of float32, layers compute in float32, bfloat16 or float16, not in float64"));
 }
 
 TEST_CASE("mixed precision: CosmoFlow trains as in float32") {

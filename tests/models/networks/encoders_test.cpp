@@ -91,12 +91,12 @@ TEST_CASE("encoders: what cannot be is refused by name") {
     INFO(text);
     CHECK(text.starts_with(start));
   };
-  refused("[resnet] depth is 10, 18, 34, 50, 101 or 152, got 20", [] { ResNet net({.depth = 20}); });
+  refused("[resnet] depth must be 10, 18, 34, 50, 101 or 152, got 20", [] { ResNet net({.depth = 20}); });
   refused("[resnet] needs images [N, 1, H, W, C]", [] { ResNet().build(Shape{1, 4, 32, 32, 3}); });
   refused("[conv4] needs images [N, 1, H, W, C]", [] { Conv4().build(Shape{1, 32, 32, 3}); });
-  refused("[conv4] width, blocks and growth are positive", [] { Conv4 net({.blocks = 0}); });
-  refused("[encoder3d] width is positive", [] { Encoder3d net({.blocks = {}}); });
-  refused("[stage1.block1] kernels of residual blocks are odd", [] { Encoder3d net({.kernel = 2}); });
+  refused("[conv4] width, blocks and growth must be positive", [] { Conv4 net({.blocks = 0}); });
+  refused("[encoder3d] width must be positive", [] { Encoder3d net({.blocks = {}}); });
+  refused("[stage1.block1] kernels of residual blocks must be odd", [] { Encoder3d net({.kernel = 2}); });
   nn::Module root;
   refused("[head] a projection head has 1 to 3 layers, got 4", [&] { ProjectionHead(root, "head", {.layers = 4}); });
 }

@@ -222,7 +222,7 @@ TEST_CASE("split networks: what a layer cannot be is refused by name") {
     };
     Net net("filter");
     const auto text = error_text([&] { net.build(input_layout(grid, {1, 4, 4, 4, 2})); });
-    require(text == "[conv] is to be split along the axis filter of a grid that has none", "[test] '{}'", text);
+    require(text == "[conv] is to be split along the axis filter, which the grid does not have", "[test] '{}'", text);
     // One axis alone, where the usual second one is asked for.
     Net alone("filter");
     alone.build(input_layout(make_grid(comm, {.filter = 2}), {1, 4, 4, 4, 2}));

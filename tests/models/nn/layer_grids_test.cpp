@@ -220,8 +220,7 @@ TEST_CASE("layer grids: of a name that no layer has, of other ranks, without a l
     const auto half = error_of({.grids = {{"conv", grid}}});
     require(half.starts_with("[module] no layer with weights is called conv; "), "[test] '{}'", half);
     const auto other = error_of({.grids = {{"conv5", make_grid(comm.subgroup(std::vector<int>{comm.rank()}), {})}}});
-    require(other == "[module] the grid of conv5 is of 1 ranks, the network's of 2, and they are to be the same", "[test] '{}'",
-            other);
+    require(other == "[module] the grid of conv5 has 1 ranks, the network's has 2; they must be the same", "[test] '{}'", other);
     CosmoFlow plain({.filters = 2});
     const auto layout = error_text([&] { plain.build(Shape{1, 16, 16, 16, 2}, {.sharded_weights = true}); });
     require(layout.find("built for an input with a layout") != std::string::npos, "[test] '{}'", layout);

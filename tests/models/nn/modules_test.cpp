@@ -128,8 +128,8 @@ TEST_CASE("modules: layers of a Sequential have names of their own, and what it 
   CHECK(empty(x).id() == x.id());
   // A plain tensor's layout, which is none.
   nn::Sequential serial;
-  CHECK(has(error_text([&] { serial.build(x.layout()); }), "without a process grid say build(shape)"));
-  CHECK(has(error_text([&] { serial.build(std::vector{x.layout()}); }), "without a process grid say build(shapes)"));
+  CHECK(has(error_text([&] { serial.build(x.layout()); }), "without a process grid call build(shape)"));
+  CHECK(has(error_text([&] { serial.build(std::vector{x.layout()}); }), "without a process grid call build(shapes)"));
   nn::List<nn::Linear> list;
   nn::Module root;
   list.add(root, "a", {.out = 2}), list.add(root, "b", {.out = 3});
@@ -167,7 +167,7 @@ TEST_CASE("modules: networks of several inputs and outputs") {
   CHECK(error_text([&] {
           CosmoFlow(CosmoFlowOptions{}).forward({Tensor(), Tensor()});
         }) == "[module] the network defines no function of 2 inputs");
-  CHECK(error_text([&] { other.build(std::vector<Shape>{}); }) == "[module] a network has an input");
+  CHECK(error_text([&] { other.build(std::vector<Shape>{}); }) == "[module] a network needs an input");
 }
 
 TEST_CASE("modules: a table of any network, built or not, its own layers included") {
