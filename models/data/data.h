@@ -1,5 +1,5 @@
 #pragma once
-// Batches for training (models/data/loader/loader.h), and which samples they are of.
+// Batches for training (models/data/loader/loader.h), and splits into training and test samples.
 
 #include <cstdint>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace mpigrad::data {
 
-// Indices 0 ... n - 1 dealt at random into two lists, each sorted; the same for the same arguments. The test list has
-// round(fraction n) of them, but at least one, and leaves at least one.
+// Splits the indices 0 ... n - 1 at random into two lists, each sorted; the same for the same arguments. The test list has
+// round(fraction n) indices; both lists have at least one.
 struct Split {
   std::vector<std::int64_t> train, test;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// A row of batches to go through once: for (const auto& batch : loader.epoch(0)) ...
+// A sequence of batches for one pass: for (const auto& batch : loader.epoch(0)) ...
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace mpigrad::data {
 template <class Batch>
 class Batches {
  public:
-  // next(step) makes the batches first ... steps - 1, in order.
+  // next(step) returns the batch of a step; called for first ... steps - 1, in order.
   Batches(std::int64_t steps, std::function<Batch(std::int64_t)> next, std::int64_t first = 0)
       : steps_(steps), step_(first - 1), next_(std::move(next)) {}
 
@@ -48,7 +48,7 @@ class Batches {
 
  private:
   void advance() {
-    current_ = {};  // its memory goes before the next batch comes
+    current_ = {};  // frees its memory before the next batch is made
     if (++step_ < steps_) current_ = next_(step_);
   }
 

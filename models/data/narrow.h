@@ -1,6 +1,6 @@
 #pragma once
-// Samples stored as integers of 8 or 16 bits on their way to a GPU: they are put together and copied there as they are stored,
-// and become numbers there, with the bits that the host would have given them.
+// Samples stored as integers of 8 or 16 bits on their way to a GPU: they are assembled and copied as stored and converted on the
+// GPU, with the same bits as on the host.
 
 #include <cstdint>
 #include <functional>
@@ -17,20 +17,20 @@ namespace mpigrad::data {
 
 constexpr bool is_narrow(DType type) { return type == DType::int16 || type == DType::uint16 || type == DType::uint8; }
 
-// Error: a negative number in the box of what is stored, with the name that `name` gives, because log(1 + x) is for counts.
+// Error, with the name that `name` returns: a negative number in the box of the stored values, because log(1 + x) is for counts.
 void require_counts(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name);
 
-// Error: a finite number in the box of float64 that float32 does not hold, with the name that `name` gives.
+// Error, with the name that `name` returns: a finite float64 number in the box that float32 cannot hold.
 void require_float32(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name);
-// The same of `count` numbers.
+// The same check for `count` numbers.
 void require_float32(const double* values, std::int64_t count, const std::function<std::string()>& name);
 
 class Widening {
  public:
-  // Of narrow integers to float32 or float64, transformed (not of_source).
+  // Converts narrow integers to float32 or float64, transformed (not of_source).
   Widening(DType stored, Transform transform, DType type) : stored_(stored), type_(type), transform_(transform) {}
-  // x is on this thread's GPU; so is what copy_piece() makes of it on the host, bit for bit. No host waits. With log1p, x has
-  // passed require_counts(); a negative number becomes NaN.
+  // x is on this thread's GPU. The result is bit for bit what copy_piece() computes on the host. The host does not wait. With
+  // log1p, x must have passed require_counts(); a negative number becomes NaN.
   Tensor operator()(const Tensor& x);
 
  private:
@@ -38,7 +38,7 @@ class Widening {
 
   DType stored_, type_;
   Transform transform_;
-  std::map<int, Tensor> tables_;  // by GPU: the number for each pattern of bits
+  std::map<int, Tensor> tables_;  // by GPU: the converted number for each bit pattern
 };
 
 }  // namespace mpigrad::data

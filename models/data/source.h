@@ -1,6 +1,6 @@
 #pragma once
-// Where samples come from. A source knows what a sample is and reads boxes of it; it communicates with nobody, so every rank has
-// one of its own. One of your own is a class of four functions: size(), sample_type(), read(), read_targets().
+// Sources of samples. A source knows the shape and type of a sample and reads boxes of it; it does not communicate, so every rank
+// has its own. To write one, define a class with four functions: size(), sample_type(), read(), read_targets().
 
 #include <cstddef>
 #include <cstdint>
@@ -18,11 +18,11 @@ class JobQueue;
 
 namespace mpigrad::data {
 
-// What is done to each stored value before a network sees it.
+// Function applied to each stored value before a network sees it.
 enum class Transform : std::uint8_t {
   of_source,  // log1p for counts, unit for bytes, unit16 for pictures of 16 bits
   none,
-  log1p,   // log(1 + x), for counts: an Error where x is negative
+  log1p,   // log(1 + x), for counts; Error for negative x
   unit,    // x / 255
   unit16,  // x / 65535
 };
@@ -30,48 +30,48 @@ std::string_view name_of(Transform transform);
 
 struct TargetType {
   DType type = DType::float32;  // as stored; integers are classes
-  // Of one sample: [T], or any other; {0}: there are none. Where each cell has a target, of one cell: {} or [K].
+  // Shape of one sample's targets: [T], or any other; {0}: no targets. With per_cell, of one cell's targets: {} or [K].
   Shape shape{0};
-  bool per_cell = false;             // [D, H, W, shape...]: read in boxes, and split, flipped and shifted as the sample is
-  std::vector<std::string> names{};  // one for each element of a row [T], for tables; else none
+  bool per_cell = false;             // [D, H, W, shape...]: read in boxes, and split, flipped and shifted like the sample
+  std::vector<std::string> names{};  // one for each element of a row [T], for tables; otherwise none
   bool operator==(const TargetType&) const = default;
 };
 
 struct SampleType {
-  Shape extents{1, 1, 1};  // [D, H, W] of every sample, or of those that differ the largest along each axis
+  Shape extents{1, 1, 1};  // [D, H, W] of every sample, or, where extents differ, the largest along each axis
   std::int64_t channels = 1;
   std::vector<std::string> channel_names{};  // one for each channel, for pictures; else none
   DType type = DType::float32;               // as stored
-  Transform transform = Transform::none;     // what of_source means; never of_source itself
+  Transform transform = Transform::none;     // meaning of of_source for this source; never of_source itself
   TargetType targets{};
-  bool same_extents = true;  // no: extents_of() says which; what batches whole samples refuses such sources
+  bool same_extents = true;  // false: extents_of() returns them; code that batches whole samples refuses such sources
 };
 
 class Source {
  public:
   virtual ~Source() = default;
 
-  virtual std::int64_t size() const = 0;  // samples
+  virtual std::int64_t size() const = 0;  // number of samples
   virtual const SampleType& sample_type() const = 0;
-  // The box of [D, H, W] with all channels, row-major [d, h, w, C], of the stored type. Called by one thread at a time (several,
-  // where in_memory() says so), in no order.
+  // Reads the box of [D, H, W] with all channels, row-major [d, h, w, C], of the stored type. Called by one thread at a time (by
+  // several if in_memory()), in any order.
   virtual void read(std::int64_t sample, const Box& box, std::byte* out) const = 0;
-  // The targets, row-major, of their stored type: all of them, or those of the cells of `box`.
+  // Reads the targets, row-major, of their stored type: all of them, or, with per_cell, those of the cells of `box`.
   virtual void read_targets(std::int64_t sample, const Box& box, std::byte* out) const = 0;
 
   // [D, H, W] of one sample.
   virtual Shape extents_of(std::int64_t sample) const;
-  // For messages: the file, and where in it.
+  // For messages: the file, and the place in it.
   virtual std::string name_of_sample(std::int64_t sample) const;
-  // Reads the targets of every `parts`-th sample from `part` on and throws the first error found, numbers that are not finite
-  // included. Files are opened when first needed: a program that wants to know before it starts calls this, the ranks sharing the
-  // work.
+  // Reads the targets of every `parts`-th sample, starting at `part`, and throws the first error found, including numbers that
+  // are not finite. Files are otherwise opened when first needed: a program that wants to find errors before it starts calls this
+  // function, and its ranks share the work.
   virtual void check(std::int64_t part, std::int64_t parts) const;
-  // Whether reading is copying within memory, so that nobody need keep what was read; loaders then read where they are asked.
+  // True if reading only copies within memory, so that keeping read data has no use; loaders then read on the calling thread.
   virtual bool in_memory() const { return false; }
-  // The same of targets.
+  // True if reading targets only copies within memory.
   virtual bool targets_in_memory() const { return in_memory(); }
-  // Where loaders read: the process's I/O thread, unless one of the library's decodes with threads of its own.
+  // The queue on which loaders read: the process's I/O thread, unless a source of this library decodes with its own threads.
   virtual JobQueue& queue() const;
 
   const Shape& extents() const { return sample_type().extents; }
@@ -83,19 +83,18 @@ class Source {
   bool has_classes() const { return !is_floating(target_type().type) && target_type().shape.elements() > 0; }
   Box whole() const { return {Shape{0, 0, 0}, extents()}; }
   Box whole_of(std::int64_t sample) const { return {Shape{0, 0, 0}, extents_of(sample)}; }
-  // A box of a sample [d, h, w, C], and all its targets, as numbers: for tables and pictures. Error: targets that are those of
-  // cells.
+  // A box of a sample [d, h, w, C], and all its targets, as numbers: for tables and pictures. Error: targets per cell.
   std::vector<double> values(std::int64_t sample, const Box& box) const;
   std::vector<double> targets(std::int64_t sample) const;
 };
 using SourcePtr = std::shared_ptr<const Source>;
 
 void require_sample(const Source& source, std::int64_t sample);
-// Error: samples that differ in their extents, which `what` cannot have.
+// Error: samples that differ in their extents, which `what` does not support.
 void require_same_extents(const Source& source, const std::string& what);
-// Of target_type() in a box.
+// The number of target elements in a box.
 std::int64_t target_elements(const Source& source, const Box& box);
-// For labels that were converted to float64. Error: a class that may be another one's rounding, of magnitude 2^53 or more.
+// For labels that were converted to float64. Error: a class of magnitude 2^53 or more, which may be a rounded other class.
 void require_exact(double label, const std::string& name, const std::string& file);
 
 }  // namespace mpigrad::data

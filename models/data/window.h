@@ -1,5 +1,5 @@
 #pragma once
-// Windows of samples: at random places, some of them where something is labelled, and what of them each rank reads.
+// Windows of samples: at random places, some of them centred on a labelled cell, and the parts of them that each rank reads.
 
 #include <cstdint>
 #include <unordered_map>
@@ -10,22 +10,21 @@
 
 namespace mpigrad::data {
 
-// A part of every sample, at another place in each epoch.
+// A window of every sample, at another place in each epoch.
 struct Crop {
-  Shape extents{};  // [D, H, W]; where a sample is smaller it lies in the middle, zeros around it
-  // How many of the windows, from 0 to 1, have in their middle (or, at the sample's ends, have in them) a cell of a class drawn
-  // from those that the sample has, class 0 not counted. For labels of cells; samples that have no such class are cropped
-  // anywhere.
+  Shape extents{};  // [D, H, W]; a smaller sample lies in the middle, with zeros around it
+  // The fraction of windows, from 0 to 1, that are centred on (or, at the sample's ends, contain) a cell of a random class among
+  // those present in the sample, class 0 excluded. For labels per cell; samples without such a class are cropped anywhere.
   double foreground = 0;
 };
 
-// Which cells of a sample belong to which class: for drawing, at most `most` of each class, all alike likely to be among them.
+// Cells of a sample by class, for drawing: at most `most` of each class, each cell equally likely to be among them.
 class ForegroundCells {
  public:
   static constexpr std::size_t most = 512;
   explicit ForegroundCells(SourcePtr source) : source_(std::move(source)) {}
-  // By class, without class 0 and classes that do not occur; numbers of cells in row-major order. The same on every rank; labels
-  // are read when a sample is first asked for. For one thread.
+  // By class, without class 0 and absent classes: cell numbers in row-major order. The same on every rank. Labels are read when a
+  // sample is first asked for. Not thread-safe.
   const std::vector<std::vector<std::int64_t>>& of(std::int64_t sample);
 
  private:
@@ -33,20 +32,20 @@ class ForegroundCells {
   std::unordered_map<std::int64_t, std::vector<std::vector<std::int64_t>>> found_;
 };
 
-// Where the window of a sample of `extents` begins, negative where it begins before the sample: a function of its arguments
-// alone.
+// The place in the sample, of `extents`, where the window begins; negative where it begins before the sample. Depends only on the
+// arguments.
 std::array<std::int64_t, 3> draw_window(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, const Shape& extents,
                                         const Crop& crop, ForegroundCells* foreground);
-// Along one axis of n cells, in the middle: of a window that is not smaller.
+// The beginning of a centred window along one axis of n cells; for windows of at least n cells.
 inline std::int64_t centred(std::int64_t n, std::int64_t window) { return -((window - n) / 2); }
 
-// Pieces of a window, whose boxes are the window's cells, as pieces of the sample in which it begins at `begin`; what lies
-// outside the sample is left out.
+// Converts pieces whose boxes are cells of the window into pieces of the sample, in which the window begins at `begin`; cells
+// outside the sample are left out.
 std::vector<Piece> pieces_in_sample(const std::vector<Piece>& pieces, const std::array<std::int64_t, 3>& begin,
                                     const Shape& extents);
 
-// A box of a sample [d, h, w, C], some or all of which may lie outside it, where there are zeros: as `type`, transformed. Reads
-// where the source wants it and waits.
+// Reads a box of a sample [d, h, w, C] as `type`, transformed; cells outside the sample are zero. Reads on the source's queue and
+// waits.
 void read_window(const Source& source, std::int64_t sample, const Box& box, DType type, void* to);
 
 }  // namespace mpigrad::data

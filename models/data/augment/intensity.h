@@ -1,6 +1,6 @@
 #pragma once
-// What happens to values where they are. Values are meant to be in [0, 1]; what follows torchvision's definitions clamps to it.
-// Pictures of 3 channels are red, green and blue; 1 channel is grey.
+// Augmentations of values in place. Values are expected in [0, 1]; functions that follow torchvision's definitions clamp to this
+// range. Pictures of 3 channels are red, green and blue; 1 channel is grey.
 
 #include <span>
 
@@ -15,26 +15,26 @@ namespace mpigrad::augment {
 void brightness(Sample& x, double factor);
 // x <- clamp(f x + (1 - f) m), m the mean of the grey picture
 void contrast(Sample& x, double factor);
-// x <- clamp(f x + (1 - f) grey(x)); nothing for 1 channel. Error for other numbers than 1 and 3.
+// x <- clamp(f x + (1 - f) grey(x)); no effect for 1 channel. Error: numbers of channels other than 1 and 3.
 void saturation(Sample& x, double factor);
 // Turns the hue (of hue, saturation and value; Smith 1978) by `turn` of the circle, -1/2 to 1/2. Channels as for saturation.
 void hue(Sample& x, double turn);
-// All 3 channels <- grey(x); nothing for 1 channel.
+// All 3 channels <- grey(x); no effect for 1 channel.
 void grey(Sample& x);
 
 // x <- scale x + shift; not clamped.
 void linear(Sample& x, double scale, double shift);
 // x <- max(x, 0)^exponent
 void gamma(Sample& x, double exponent);
-// x <- x + deviation n, n standard normal by value's index: Box and Muller on Philox words.
+// x <- x + deviation n, with n standard normal and keyed by the value's index: Box and Muller on Philox words.
 void noise(Sample& x, double deviation, const Philox& random);
-// Channel by channel x <- (x - mean) / deviation; one mean and deviation, or as many as channels.
+// For each channel x <- (x - mean) / deviation; one mean and deviation, or one for each channel.
 void normalise(Sample& x, std::span<const double> mean, std::span<const double> deviation);
 
-// Convolution with exp(-k^2 / 2 sigma^2), |k| <= ceil(3 sigma), of sum 1, along each axis longer than 1; edges are mirrored
-// (without repeating the edge cell). sigma in cells; 0 is nothing.
+// Convolution with exp(-k^2 / 2 sigma^2), |k| <= ceil(3 sigma), normalised to sum 1, along each axis longer than 1; edges are
+// mirrored (without repeating the edge cell). sigma in cells; 0 has no effect.
 void blur(Sample& x, double sigma);
-// The cells of the box, all channels, <- value.
+// Sets all channels of the cells of the box to value.
 void erase(Sample& x, const Box& box, double value);
 
 }  // namespace mpigrad::augment

@@ -1,6 +1,6 @@
 #pragma once
-// A list of random steps, each with a probability: how one view of a sample is made. What a step does is a function of the sample
-// and of a generator that is keyed by seed, epoch, global sample index, view and the step's place in the list: the same on every
+// Recipes: lists of random steps, each with a probability, that make one view of a sample. The result of a step depends only on
+// the sample and a generator keyed by seed, epoch, global sample index, view and the step's place in the list: the same on every
 // rank, grid and thread.
 //
 //   Recipe recipe{random_resized_crop({.to = {1, 32, 32}}), random_flip(2), with(0.8, colour_jitter({}))};
@@ -18,7 +18,7 @@ struct Step {
   std::string text;  // for people, and for notes in checkpoints
   double probability = 1;
   std::function<void(Sample&, const Philox&)> apply{};
-  // Extents of the output from those of the input; an Error where the step cannot be. None: unchanged.
+  // Extents of the output from those of the input; Error where the step cannot be applied. None: unchanged.
   std::function<Shape(const Shape&)> extents{};
 };
 
@@ -45,33 +45,34 @@ Step with(double probability, Step step);
 
 // ---- geometry
 
-// The whole sample at other extents, Filter::area; nothing random.
+// The whole sample resized to other extents with Filter::area; not random.
 Step resize(const Shape& to);
 
-// Szegedy et al. 2015, as in SimCLR: a window of a random part `area` of the cells (for volumes, of the volume) and, for
+// Szegedy et al. 2015, as in SimCLR: a window with a random fraction `area` of the cells (for volumes, of the volume) and, for
 // pictures, of random aspect ratio (log-uniform), at a random place, resized bilinearly. If ten windows do not fit, the largest
-// in the middle that keeps the aspect inside the range. Volumes keep their own aspect.
+// centred window that keeps the aspect inside the range. Volumes keep their own aspect.
 struct RandomResizedCrop {
   Shape to{};
   Range area{0.08, 1}, aspect{3.0 / 4, 4.0 / 3};
 };
 Step random_resized_crop(const RandomResizedCrop& options);
-// `to` cells at a random place, not resized; zeros `padding` cells wide around the sample first, along axes longer than 1.
+// `to` cells at a random place, not resized; the sample is first padded with `padding` zero cells on each side, along axes longer
+// than 1.
 Step random_crop(const Shape& to, std::int64_t padding = 0);
 // Probability 1/2. Axes 0, 1, 2 are D, H, W.
 Step random_flip(int axis);
-// One of the rotations by multiples of 90 degrees (4 of a square, 24 of a cube), each as likely; with `mirrors` also the
+// One of the rotations by multiples of 90 degrees (4 of a square, 24 of a cube), all equally likely; with `mirrors` also the
 // reflections (8, 48). Axes of different extents are not exchanged.
 Step random_turn(bool mirrors = false);
 
-// Affine and elastic map in one resampling; see warped(). Uniform in their ranges, scales log-uniform.
+// An affine and an elastic map in one resampling; see warped(). Parameters are uniform in their ranges, scales log-uniform.
 struct RandomWarp {
-  Shape to{};             // none: as the input
-  double rotation = 0;    // up to, in degrees, either way
-  double shear = 0;       // the same
+  Shape to{};             // none: the input's extents
+  double rotation = 0;    // maximum in degrees, in both directions
+  double shear = 0;       // maximum in degrees, in both directions
   Range scale{};          // of both axes
   Range stretch{};        // scale_x / scale_y
-  double move = 0;        // up to, in parts of the extent, each axis
+  double move = 0;        // maximum, as a fraction of the extent, along each axis
   double elastic = 0;     // Elastic::amplitude
   double spacing = 0.25;  // Elastic::spacing
 };
@@ -93,8 +94,8 @@ struct RandomIntensity {
 };
 Step random_intensity(const RandomIntensity& options);
 Step random_noise(Range deviation);
-// Zhong et al. 2020 for pictures (aspect log-uniform), DeVries and Taylor 2017 for volumes: a box with a random part `area` of
-// the cells <- value.
+// Sets a box with a random fraction `area` of the cells to `value`: Zhong et al. 2020 for pictures (aspect log-uniform), DeVries
+// and Taylor 2017 for volumes.
 struct RandomErase {
   Range area{0.02, 0.33}, aspect{0.3, 3.3};
   double value = 0;
@@ -102,7 +103,7 @@ struct RandomErase {
 Step random_erase(const RandomErase& options);
 Step normalisation(std::vector<double> mean, std::vector<double> deviation);
 
-// ---- recipes
+// SimCLR's recipe (Chen et al. 2020, appendix A) at `to`; blur from 64 pixels on, with sigma up to 2 at 224 pixels.
 
 // SimCLR's (Chen et al. 2020, appendix A) at `to`; blur from 64 pixels on, with sigma up to 2 at 224 pixels.
 Recipe photographs(const Shape& to, Range area = {0.08, 1});

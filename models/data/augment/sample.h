@@ -1,5 +1,5 @@
 #pragma once
-// One sample in memory while it is prepared, and the numbers that decide at random what happens to it.
+// One sample in memory while it is prepared, and the random numbers of its augmentation.
 
 #include <cmath>
 #include <cstdint>
@@ -22,10 +22,10 @@ struct BasicSample {
       : extents(extents_), channels(channels_), values(static_cast<std::size_t>(extents_.elements() * channels_)) {}
 };
 using Sample = BasicSample<float>;
-// What stored numbers are resized in: exact for every integer below 2^53.
+// The type in which stored numbers are resized: exact for every integer below 2^53.
 using WideSample = BasicSample<double>;
 
-// Random numbers in a row: the n-th is a function of the generator and n alone.
+// A sequence of random numbers: the n-th depends only on the generator and n.
 class Draws {
  public:
   explicit Draws(const Philox& random) : random_(random) {}

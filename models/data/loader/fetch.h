@@ -1,5 +1,5 @@
 #pragma once
-// A batch on its way: planned by a Schedule, read by a Reader, put together by an Assembler, given out by an Uploader. Not
+// A batch in preparation: planned by a Schedule, read by a Reader, assembled by an Assembler, delivered by an Uploader. Not
 // installed.
 
 #include <array>
@@ -22,17 +22,17 @@ struct Fetch {
     std::int64_t sample = 0;
     Augmentation map{};
     Shape extents{};                           // of the sample
-    std::array<std::int64_t, 3> begin{};       // of the window in it
-    std::optional<Deformation> deformation{};  // of one piece
+    std::array<std::int64_t, 3> begin{};       // of the window in the sample
+    std::optional<Deformation> deformation{};  // with one piece
     std::vector<Piece> pieces{};               // of this rank's block
     std::vector<RegionPtr> regions{};          // one for each piece
-    std::vector<RegionPtr> targets{};          // likewise where each cell has some, else one
+    std::vector<RegionPtr> targets{};          // one for each piece if targets are per cell, else one
   };
   std::int64_t epoch = 0;
-  std::int64_t n = 0;       // of all ranks
+  std::int64_t n = 0;       // samples of all ranks
   std::vector<Item> items;  // this rank's; until a store has read them, those of all ranks
   std::shared_ptr<StoreBatch> stored;
-  // Where it is put together ahead.
+  // Of a batch that is assembled ahead.
   Tensor x, y;
   std::future<void> assembled;
 };

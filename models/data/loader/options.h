@@ -1,5 +1,5 @@
 #pragma once
-// Options of a Loader, and the batches that it gives.
+// Options of a Loader, and its batches.
 
 #include <cstdint>
 #include <optional>
@@ -14,44 +14,46 @@ namespace mpigrad::data {
 
 struct LoaderOptions {
   GridPtr grid{};          // none: plain local tensors
-  std::int64_t batch = 1;  // of all ranks together
+  std::int64_t batch = 1;  // samples of all ranks together
   std::uint64_t seed = 0;
   bool shuffle = false;         // another order each epoch
-  bool flips = false;           // each spatial axis with probability 1/2
+  bool flips = false;           // of each spatial axis with probability 1/2
   bool shifts = false;          // periodic, by any number of cells along each axis
   bool transpositions = false;  // a random order of the spatial axes; for cubes
-  std::optional<Crop> crop{};   // batches of windows of the samples, not of whole ones
+  std::optional<Crop> crop{};   // batches of windows of the samples, not of whole samples
   std::optional<Elastic> elastic{};
   Intensity intensity{};
   Transform transform = Transform::of_source;
-  DType dtype = DType::float32;  // of x
-  // Of y: floating-point, or for classes int64, labels of cells the stored integers. None: that, and for numbers that of x.
+  DType dtype = DType::float32;  // type of x
+  // Type of y: floating-point; for classes int64; for labels of cells the stored integers. None: int64 for classes, the stored
+  // integers for labels of cells, x's type for numbers.
   std::optional<DType> target_dtype{};
-  // So many planes around each rank's block are read, too, wherever it is cut: what the first layers need there no rank is asked
-  // for (comm/halos/ghosts.h). Costs the memory of the block and these planes a second time.
+  // Number of ghost planes read around each rank's block, on every side where it is split, so that the first layers need no halo
+  // exchange (comm/halos/ghosts.h). Costs the memory of the block and these planes a second time.
   std::int64_t ghosts = 0;
-  std::vector<std::int64_t> samples{};  // which ones; empty: all
+  std::vector<std::int64_t> samples{};  // indices of the samples to use; empty: all
   bool drop_last = false;               // leave out a last, smaller batch
   int prefetch = 1;                     // batches that are read while one is used; 0: none
-  // And put it together, by a thread of its own: where cores have time while a step is computed. None: for a GPU.
+  // Also assembles them ahead, on a thread of its own; for cores that are idle while a step is computed. None: only for a GPU.
   std::optional<bool> assemble_ahead{};
-  std::int64_t cache_bytes = -1;  // keep what was read if all of it fits; negative: 1 GiB per node
-  // Of each rank, instead of that: ranks keep samples together, each is read from its file once, and comes to where a batch needs
-  // it as a message (models/data/loader/store.h). Batches are then asked for by all ranks of the grid, in the same order. 0: not.
+  std::int64_t cache_bytes = -1;  // keep read data if all of it fits; negative: 1 GiB per node
+  // Bytes of the store on each rank, used instead of the cache: ranks keep samples together; each sample is read from its file
+  // once and is sent to the ranks whose batches need it (models/data/loader/store.h). Then all ranks of the grid must ask for
+  // batches in the same order. 0: no store.
   std::int64_t store_bytes = 0;
-  // Samples are read by the ranks that share them together, in every epoch: some of them read pieces of whole planes, of so many
-  // bytes or more, and send the others their blocks (models/data/loader/store.h). With a store, those that do not fit in it.
-  // Nothing is kept for that, and batches are asked for as with a store. Without effect on samples in memory.
+  // Collective reading: the ranks that share a sample read it together, in every epoch. Some of them read pieces of whole planes,
+  // of at least piece_bytes, and send the others their blocks (models/data/loader/store.h). With a store, this applies to samples
+  // that do not fit in it. Nothing is kept, and the order of batches must be as with a store. No effect on samples in memory.
   bool collective = false;
   std::int64_t piece_bytes = std::int64_t{4} << 20;
-  // Of the batches. To a GPU they are copied while the step before is computed.
+  // Where the batches are. Copies to a GPU overlap with the previous step.
   DeviceKind device = current_device();
 };
 
 struct Batch {
-  // With a grid they have the loader's layouts, of their N.
+  // With a grid they have the loader's layouts, for their N.
   Tensor x;  // [N, D, H, W, C], constant
-  Tensor y;  // [N, T...], [N] if it is one class each, [N, D, H, W, K...] if each cell has some; constant
+  Tensor y;  // [N, T...], [N] for one class each, [N, D, H, W, K...] for targets per cell; constant
 };
 
 }  // namespace mpigrad::data

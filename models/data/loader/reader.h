@@ -1,6 +1,6 @@
 #pragma once
-// Reads what a batch is made of: from files, out of what was kept of them, out of the store of all ranks, or together with other
-// ranks. Not installed.
+// Reads the data of a batch: from files, from the cache, from the store of all ranks, or together with other ranks. Not
+// installed.
 
 #include <cstdint>
 #include <optional>
@@ -16,14 +16,14 @@ namespace mpigrad::data {
 
 class Reader {
  public:
-  // Errors: bytes of a store or of pieces that are none. `schedule` outlives it.
+  // Errors: negative bytes of a store, invalid bytes of pieces. `schedule` must outlive it.
   Reader(SourcePtr source, const LoaderOptions& options, Schedule& schedule);
 
-  // Whether ranks read together, so that each plans all of a batch.
+  // True if ranks read together, so that each plans the whole batch.
   bool needs_all() const { return store_.has_value(); }
-  // Whether another thread may wait for what is read.
+  // True if another thread may wait for the data.
   bool any_thread() const { return !store_ || store_->any_thread(); }
-  // Starts to read a batch that was planned. Collective where ranks read together; with `later` nothing is sent before
+  // Starts to read a planned batch. Collective where ranks read together; with `later` nothing is sent before
   // fetch.stored->finish().
   void read(Fetch& fetch, bool later);
   const std::optional<SampleStore>& store() const { return store_; }

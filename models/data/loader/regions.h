@@ -1,5 +1,5 @@
 #pragma once
-// Boxes of samples in memory: what is read, and what is kept of it.
+// Boxes of samples in memory: data being read, and data kept.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace mpigrad::data {
 
-// Memory for what is read, which is used again: fresh pages cost about as much as reading into them. Any thread.
+// Memory for read data, which is reused: fresh pages cost about as much as reading into them. Thread-safe.
 struct ReleaseRoom {
   void operator()(std::byte* bytes) const;
 };
 using Room = std::unique_ptr<std::byte[], ReleaseRoom>;
 Room take_room(std::int64_t bytes);
 
-// A box of a sample, or of its targets, in memory or on its way there. Other threads write into it, so it waits before it goes.
+// A box of a sample, or of its targets, in memory or being read. Other threads write into it, so its destructor waits.
 struct Region {
   enum class Part : std::uint8_t { values, targets };
   Box box;
@@ -35,34 +35,35 @@ struct Region {
   }
 };
 using RegionPtr = std::shared_ptr<Region>;
-// What is wanted of one sample: read one after the other, as one job, since a source that decodes whole samples would let the
-// jobs beside the first one wait, each on a thread of its own. Who gives it up before it starts leaves failed reads.
+// Reads of one sample, run one after the other as one job: as separate jobs, a source that decodes whole samples would make each
+// of them wait on a thread of its own. Destroying it before start() makes its reads fail.
 class Reads {
  public:
   std::shared_future<void> add(std::packaged_task<void()> read);
-  // Where the source wants it.
+  // Runs the reads on the source's queue.
   void start(const Source& source);
 
  private:
   std::vector<std::packaged_task<void()>> reads_;
 };
 
-// A box, to be read with others of its sample; at once, and here, if it is in memory. The region goes before the source.
+// Adds a box to the reads of its sample; a source in memory is read at once, on this thread. The region must not outlive the
+// source.
 RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sample, const Box& box, Reads& reads);
-// Whether reading it has ended with an error.
+// True if reading the region has ended with an error.
 bool failed(const Region& region);
 
-// Reads boxes of samples, or of their targets, where the source wants it; keeps them if all that is ever asked for fits. For one
-// thread.
+// Reads boxes of samples, or of their targets, on the source's queue; keeps them if everything that is ever asked for fits. Not
+// thread-safe.
 class Regions {
  public:
   using Part = Region::Part;
-  // `largest` holds every box that is ever asked for; `samples` are the different samples of this rank. bytes < 0: 1 GiB per
-  // node.
+  // `largest` contains every box that is ever asked for; `samples` is the number of different samples of this rank. bytes < 0: 1
+  // GiB per node.
   Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid);
-  // What has to be read for it is among `reads`.
+  // The region of a box; what must be read for it is added to `reads`.
   RegionPtr get(std::int64_t sample, const Box& box, Reads& reads);
-  // Of those bytes, what is not for keeping these.
+  // The part of `bytes` that is not used for keeping regions.
   std::int64_t left() const { return left_; }
 
  private:

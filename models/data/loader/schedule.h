@@ -1,6 +1,5 @@
 #pragma once
-// Plans batches: which samples each rank has in which step, how they are augmented, and which cells of them it reads. Not
-// installed.
+// Plans batches: the samples of each rank in each step, their augmentation, and the cells that are read of them. Not installed.
 
 #include <array>
 #include <cstdint>
@@ -14,39 +13,40 @@
 
 namespace mpigrad::data {
 
-// Numbers that are drawn for a sample of an epoch; `purpose` tells them from those for other things.
+// Generator for a sample in an epoch; `purpose` separates numbers for different uses.
 Philox random_of(const LoaderOptions& options, std::int64_t epoch, std::int64_t sample, std::uint64_t purpose);
 
 class Schedule {
  public:
-  // Errors: those of Steps; windows, augmentation, types of targets and grids that do not fit the source. `options` outlives it.
+  // Errors: those of Steps; windows, augmentation, types of targets and grids that do not fit the source. `options` must outlive
+  // it.
   Schedule(SourcePtr source, const LoaderOptions& options);
 
   const Steps& steps() const { return steps_; }
-  // Draws a step's samples, in the order of its epoch: this rank's, or all of the batch where others need to be known, too.
+  // Plans a step, with its samples in the order of the epoch: this rank's, or with `all` those of the whole batch.
   FetchPtr plan(std::int64_t epoch, const std::vector<std::int64_t>& order, std::int64_t step, bool all);
 
   struct Layouts {
     LayoutPtr x, y;
   };
-  const Layouts& layouts(std::int64_t n);  // of a batch of n samples; none without a grid
+  const Layouts& layouts(std::int64_t n);  // for a batch of n samples; none without a grid
   Shape shape(std::int64_t n) const { return {n, window_[0], window_[1], window_[2], source_->channels()}; }
-  // Of n samples' targets, of the cells in a box where they are volumes. One class each is [N].
+  // Shape of the targets of n samples, and with targets per cell of the cells in `box`. With one class each: [N].
   Shape target_shape(std::int64_t n, const Shape& box) const;
   DType target_dtype() const { return target_dtype_; }
 
   const Shape& window() const { return window_; }  // [D, H, W] of a batch's samples
-  const Box& block() const { return block_; }      // this rank's of [D, H, W]
-  const Box& spatial() const { return spatial_; }  // that with its ghost planes: what is read and put together
-  const std::array<std::int64_t, 3>& ghost_planes() const { return width_; }  // on any rank
+  const Box& block() const { return block_; }      // this rank's block of [D, H, W]
+  const Box& spatial() const { return spatial_; }  // the block with its ghost planes: what is read and assembled
+  const std::array<std::int64_t, 3>& ghost_planes() const { return width_; }  // the same on all ranks
   bool moves_cells() const { return kinds_.any() || options_.elastic; }
-  // What a block of a sample's window is made of: this rank's, or that of another rank, with its ghost planes.
+  // The pieces of a block of a sample's window: of this rank, or of another rank, with its ghost planes.
   std::vector<Piece> pieces(const Fetch::Item& item, const Box& block) const;
   std::vector<Piece> pieces_of_rank(const Fetch::Item& item, const LayoutPtr& layout, int rank) const;
 
  private:
   Box with_ghost_planes(Box block) const;
-  // A sample as it is in an epoch, for any rank.
+  // A sample with its augmentation in an epoch, for any rank.
   Fetch::Item drawn(std::int64_t epoch, std::int64_t sample);
 
   SourcePtr source_;

@@ -1,5 +1,5 @@
 #pragma once
-// Which samples the steps of an epoch have, on all ranks together.
+// The samples of each step of an epoch, on all ranks together.
 
 #include <cstdint>
 #include <vector>
@@ -17,7 +17,7 @@ struct Steps {
   std::uint64_t seed = 0;
   bool shuffle = false, drop_last = false;
 
-  // `samples`, or all of the source's if there are none. Errors: a sample that does not exist, no batch at all.
+  // `samples`, or all samples of the source if it is empty. Errors: a sample that does not exist, not even one batch.
   Steps(const Source& source, std::vector<std::int64_t> samples, std::int64_t batch, std::uint64_t seed, bool shuffle,
         bool drop_last);
 
@@ -26,7 +26,7 @@ struct Steps {
   std::vector<std::int64_t> order(std::int64_t epoch) const;
   std::vector<std::int64_t> samples_of(std::int64_t epoch, std::int64_t step) const;  // Error: no such step
 };
-// The same for every rank.
+// Shuffles in the same way on every rank.
 void shuffle(std::vector<std::int64_t>& values, const Philox& random);
 
 // Errors: more ranks along a spatial axis than planes of global [N, D, H, W, C].

@@ -1,6 +1,6 @@
 #pragma once
-// Uploads batches that were assembled to where steps compute: to a GPU through pinned memory and a stream of its own, with what
-// integers become there; and gives them their layouts and ghost planes. Not installed.
+// Uploads assembled batches to the device of the steps: to a GPU through pinned memory on a stream of its own, where stored
+// integers are converted; and gives the batches their layouts and ghost planes. Not installed.
 
 #include <optional>
 
@@ -15,17 +15,17 @@ namespace mpigrad::data {
 
 class Uploader {
  public:
-  // All but the source outlive it.
+  // All arguments except the source must outlive it.
   Uploader(SourcePtr source, const LoaderOptions& options, Schedule& schedule, const Assembler& assembler);
 
   // The batch on its device; the host waits for copies to a GPU.
   Batch upload(Fetch& fetch);
-  // The batch on a GPU, in one of the places in turn, while the step before is computed.
+  // The batch on a GPU, in one of several places in turn; the copy overlaps with the previous step.
   Batch upload(Fetch& fetch, cuda::Uploads::Places& places);
 
  private:
   Batch laid_out(const Fetch& fetch, const Tensor& x, const Tensor& y);
-  // The same on a GPU, of what arrived there.
+  // laid_out() for a batch that has arrived on a GPU.
   Batch arrived(const Fetch& fetch, const Tensor& x, const Tensor& y) {
     return laid_out(fetch, widening_ ? (*widening_)(x) : x, y);
   }
@@ -34,7 +34,7 @@ class Uploader {
   const LoaderOptions& options_;
   Schedule& schedule_;
   const Assembler& assembler_;
-  std::optional<Widening> widening_;  // of integers that arrive as they are stored
+  std::optional<Widening> widening_;  // converts integers that arrive as stored
   cuda::Uploads uploads_;
 };
 

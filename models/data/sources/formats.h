@@ -1,6 +1,6 @@
 #pragma once
-// The formats, each into memory. All may be packed by gzip. Errors name the file and say what is wrong: another format,
-// truncated, longer than it says, types that are not read.
+// Readers of the formats, each into memory. All files may be packed by gzip. Errors name the file and say what is wrong: another
+// format, truncated, longer than it claims, types that are not supported.
 
 #include <filesystem>
 
@@ -23,16 +23,16 @@ NumberArray read_idx(const std::filesystem::path& path);
 // NumPy's .npy, versions 1 to 3 (numpy.lib.format): numbers in either byte order, C order.
 NumberArray read_npy_array(const std::filesystem::path& path);
 NumberArray parse_npy(ByteStream& stream, const std::string& name);
-// What stands before its elements.
+// The header before the elements.
 struct NpyHeader {
   Shape shape;
   StoredType type;
-  std::size_t bytes = 0;  // of the header
+  std::size_t bytes = 0;  // length of the header
 };
 NpyHeader parse_npy_header(ByteStream& stream, const std::string& name);
 NumberArray parse_npy_elements(ByteStream& stream, const NpyHeader& header, const std::string& name);
 
-// What stands before the elements of a .npy file, version 1.0, row-major. Error: bfloat16, which NumPy does not have.
+// The header of a .npy file, version 1.0, row-major. Error: bfloat16, which NumPy does not have.
 std::string npy_header(const Shape& shape, DType type);
 
 // The arrays of an .npz archive, by name without ".npy".
@@ -46,7 +46,7 @@ std::vector<NamedArray> read_npz(const std::filesystem::path& path, const std::s
 Samples samples_of(NumberArray array, const std::filesystem::path& file);
 
 // CIFAR's binary version (Krizhevsky 2009), all files one after the other: records of 1 label (CIFAR-10) or of 2, coarse and fine
-// (CIFAR-100), and 3 x 32 x 32 bytes, planes of red, green and blue. Told apart by the files' lengths.
+// (CIFAR-100), and 3 x 32 x 32 bytes, planes of red, green and blue. The files' lengths tell the two versions apart.
 struct CifarFiles {
   Samples samples;
   std::vector<Labels> labels;
@@ -55,7 +55,7 @@ CifarFiles read_cifar(const std::vector<std::filesystem::path>& paths);
 
 // NIfTI-1 in one file (.nii): [z, y, x] or [z, y, x, C] with C the fourth dimension, as float32: slope and intercept applied,
 // then scaled from its own least and greatest finite value to [0, 1] (a constant volume becomes 0). Header: nifti1.h of the NIfTI
-// data format working group. Callers take it from its row of models/data/volumes/volume_formats.h.
+// data format working group. Callers use it through its row in models/data/volumes/volume_formats.h.
 augment::Sample read_nifti(const std::filesystem::path& path);
 
 }  // namespace mpigrad::data

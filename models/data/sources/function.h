@@ -1,5 +1,5 @@
 #pragma once
-// Samples that a function makes: simulated ones, or those of a format of one's own.
+// Samples computed by a function: simulated ones, or those of a format of your own.
 
 #include <functional>
 #include <span>
@@ -14,11 +14,11 @@ struct FunctionSamples {
   std::int64_t size = 0;
   Shape extents;  // [D, H, W]
   std::int64_t channels = 1;
-  // Writes the part `box` of [D, H, W] of sample `sample`, with all channels, row-major [d, h, w, C]. A rank asks for its part
-  // alone, or for whole samples where they are shifted or transposed. Called by one thread at a time, the process's I/O thread
-  // beside the step and with one thread of OpenMP, in no order; the same number must give the same values on every rank.
+  // Writes the box `box` of [D, H, W] of sample `sample`, with all channels, row-major [d, h, w, C]. A rank asks only for its
+  // block, or for whole samples where they are shifted or transposed. Called by one thread at a time, the process's I/O thread,
+  // with one OpenMP thread, during the step and in any order; the same number must give the same values on every rank.
   std::function<void(std::int64_t sample, const Box& box, std::span<float> out)> values{};
-  // A value for each of target_names; classes if `classes` says so.
+  // One value for each of target_names; class numbers if `classes` is true.
   std::function<std::vector<double>(std::int64_t sample)> targets{};
   std::vector<std::string> target_names{"target"};
   bool classes = false;
@@ -32,7 +32,7 @@ class FunctionSource : public Source {
 
   std::int64_t size() const override { return samples_.size; }
   const SampleType& sample_type() const override { return type_; }
-  // Errors: what the functions throw; another number of targets than names; targets that are no classes where they should be.
+  // Errors: exceptions of the functions; another number of targets than names; targets that are not classes where they should be.
   void read(std::int64_t sample, const Box& box, std::byte* out) const override;
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;

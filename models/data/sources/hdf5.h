@@ -8,14 +8,14 @@
 namespace mpigrad::data {
 
 struct UniverseOptions {
-  // No: `full` alone is read, and the samples have no targets: universes whose parameters nobody knows.
+  // false: only `full` is read, and the samples have no targets, as for universes with unknown parameters.
   bool targets = true;
-  int open_files = 64;  // that are kept open
+  int open_files = 64;  // number of files that are kept open
 };
 
-// CosmoFlow's files, one universe each: `full` integers [D, H, W, C] (counts of particles), `unitPar` [T] in [-1, 1]; `namePar`
-// and `physPar` where there are. `path` is such a file or a folder of them (*.hdf5, *.h5; sorted by name).
-// Errors: missing, no such files, not HDF5, truncated, a shape or type that is not this, or not that of the first file.
+// CosmoFlow's files, one universe each: `full` integers [D, H, W, C] (counts of particles), `unitPar` [T] in [-1, 1]; optionally
+// `namePar` and `physPar`. `path` is such a file or a folder of them (*.hdf5, *.h5; sorted by name). Errors: missing, no such
+// files, not HDF5, truncated, another shape or type than these or than the first file's.
 class UniverseSource : public Source {
  public:
   explicit UniverseSource(const std::filesystem::path& path, const UniverseOptions& options = {});
@@ -25,10 +25,10 @@ class UniverseSource : public Source {
   void read(std::int64_t sample, const Box& box, std::byte* out) const override;
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
-  // Opens every file, also where no targets are read.
+  // Opens every file, even where no targets are read.
   void check(std::int64_t part, std::int64_t parts) const override;
 
-  // `physPar` of a sample, in the order of the names: what unitPar means. Error if the file has none.
+  // `physPar` of a sample, in the order of the names: the physical values of unitPar. Error if the file has none.
   std::vector<double> physical(std::int64_t sample) const;
   bool has_physical() const;  // of the first file
 
@@ -38,19 +38,19 @@ class UniverseSource : public Source {
   std::shared_ptr<State> state_;
 };
 
-// A file itself, or the files *.hdf5 and *.h5 of a folder, sorted by name. Errors: missing, none in the folder.
+// The file itself, or the files *.hdf5 and *.h5 of a folder, sorted by name. Errors: missing, none in the folder.
 std::vector<std::filesystem::path> hdf5_files(const std::filesystem::path& path);
 
 struct ArrayNames {
   std::string volume = "volume", label = "label";
 };
 
-// One file with all samples: in `group` ("" for the root) a dataset of volumes, numbers [n, D, H, W, C], and one of labels;
+// One file with all samples: in `group` ("" for the root) a dataset of volumes, numbers [n, D, H, W, C], and one of labels, where
 // integers are classes. Labels are [n] or [n, T], one or a row for each sample; or [n, D, H, W] or [n, D, H, W, K], one or K for
-// each cell of it. Without a name there are no labels. Or a folder of such files (what pack() writes), whose samples follow each
-// other in the order of the files' names. Where there are any, texts `label_names` name the labels, and the attribute `transform`
-// of the volumes says what of_source means; else bytes are `unit` and others `none`. Errors beside those of files: a folder in
-// which a file of pack()'s is missing; classes beyond 2^53.
+// each cell. With an empty label name there are no labels. Alternatively a folder of such files (as pack() writes them), whose
+// samples follow each other in the order of the files' names. If present, the texts `label_names` name the labels, and the
+// attribute `transform` of the volumes is the meaning of of_source; otherwise bytes are `unit` and other types `none`. Errors in
+// addition to those of files: a folder in which one of the files of pack() is missing; classes beyond 2^53.
 class ArraySource : public Source {
  public:
   explicit ArraySource(const std::filesystem::path& path, const std::string& group = "", const ArrayNames& names = {});

@@ -1,5 +1,5 @@
 #pragma once
-// Samples that are all in memory: what the small formats are read into. And what labels are.
+// Samples in memory, the result of reading the small formats; labels.
 
 #include <filesystem>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace mpigrad::data {
 
-// One integer per sample: its class, or another class of it.
+// One integer per sample: its class, or another of its classes.
 struct Labels {
   std::string name = "label";
   std::vector<std::int64_t> values;
@@ -26,7 +26,7 @@ struct Samples {
   std::optional<Transform> transform{};  // none: unit for bytes, else none
 };
 
-// Of all samples: [count, shape...], or [count, D, H, W, shape...].
+// Targets of all samples: [count, shape...], or, per cell, [count, D, H, W, shape...].
 struct Targets {
   TargetType type{};
   Bytes values{};
@@ -34,9 +34,9 @@ struct Targets {
 
 class MemorySource : public Source {
  public:
-  // Errors, by name: no samples; values or targets whose number is not that of the samples.
+  // Errors, by name: no samples; values or targets that do not match the number of samples.
   MemorySource(Samples samples, Targets targets);
-  // Classes. Error, by name: labels whose number is not that of the samples.
+  // With classes. Error, by name: labels that do not match the number of samples.
   MemorySource(Samples samples, const std::vector<Labels>& labels);
 
   std::int64_t size() const override { return samples_.count; }
@@ -60,17 +60,17 @@ struct TensorsOptions {
   std::vector<std::string> target_names{};     // one for each element of a row; none: "target 0", ...
   std::string name = "tensor";                 // for messages: "NAME [i]"
 };
-// Samples [n, D, H, W, C] with targets [n, ...] of any shape and type, integers being classes: copies of two tensors of the host,
-// of float32, float64, integers or booleans. Errors: other shapes and types, targets of another number of samples or of cells.
+// Samples [n, D, H, W, C] with targets [n, ...] of any shape and type (integers are classes): copies of two tensors on the host,
+// of float32, float64, integers or booleans. Errors: other shapes and types, targets for another number of samples or cells.
 SourcePtr from_tensors(const Tensor& volumes, const Tensor& targets, const TensorsOptions& options = {});
 
-// Labels of `samples` samples, or an Error that names the file of either; so for classes of magnitude 2^53 or more.
+// Error, with both files: the number of labels is not `samples`. Error: classes of magnitude 2^53 or more.
 void require_labels(const Labels& labels, std::int64_t samples, const std::string& of);
-// Every sample with other extents, of the same type.
+// Every sample fitted to other extents, with the same type.
 Samples fitted(Samples samples, const Shape& extents, augment::Fit fit);
-// One sample [D, H, W, C] of `extents` as it is stored, with the extents `to` instead. Where nothing is scaled, all its bits
-// stay; else it is resized in double and rounded to the nearest number of its type, so that integers up to 2^53 are not changed
-// on the way. Labels are none of a sample's values and are never resized.
+// Fits one sample [D, H, W, C] of `extents`, as stored, to the extents `to`. Where nothing is scaled, all its bits stay; else it
+// is resized in double and rounded to the nearest number of its type, so that integers up to 2^53 are not changed on the way.
+// Labels are not values of a sample and are never resized.
 void fit_stored(const std::byte* values, DType type, const Shape& extents, std::int64_t channels, const Shape& to,
                 augment::Fit fit, std::byte* out);
 

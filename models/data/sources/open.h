@@ -1,5 +1,5 @@
 #pragma once
-// Any data there is, by its name and content.
+// Opens data in any supported format, recognised by name and content.
 //
 //   source                                        labels
 //   *-images-idx3-ubyte[.gz]  (IDX)               every *-NAME-idx1-ubyte[.gz] beside it, as NAME
@@ -13,8 +13,8 @@
 //   *.tfrecord, or a folder of them               `y` (and `x` the volume): records of tf.train.Example, as MLPerf's CosmoFlow
 //   a folder of NAME_x.npy  (MLPerf's KiTS19)     of cells, NAME_y.npy
 //
-// Samples are [1, H, W, C] or [D, H, W, C]; bytes and pictures of 16 bits are seen as [0, 1] (Transform::unit, unit16), other
-// numbers as they are stored, volumes of those formats scaled to [0, 1].
+// Samples are [1, H, W, C] or [D, H, W, C]. Bytes and pictures of 16 bits are mapped to [0, 1] (Transform::unit, unit16), volumes
+// of volume_formats.h are scaled to [0, 1], other numbers are as stored.
 
 #include <map>
 
@@ -24,19 +24,19 @@
 namespace mpigrad::data {
 
 struct OpenOptions {
-  // Of HDF5 the group, of .npz the first part of the arrays' names up to "_" ("train" for train_images), of CIFAR train or test.
+  // HDF5: the group. npz: the first part of the arrays' names up to "_" ("train" for train_images). CIFAR: train or test.
   std::string group{};
-  // Files of integers (IDX or .npy), one for each sample; the key names them. These instead of the labels in the table.
+  // Files of integers (IDX or .npy), one for each sample; the key is the labels' name. Used instead of the labels in the table.
   std::map<std::string, std::filesystem::path> labels{};
-  Shape extents{};  // [H, W] or [D, H, W]: samples of other extents get these; not for HDF5
+  Shape extents{};  // [H, W] or [D, H, W] to which samples of other extents are fitted; not for HDF5
   std::optional<augment::Fit> fit{};
-  int channels = 0;  // of folders of pictures; of TFRecord files, where 0 is 4
+  int channels = 0;  // for folders of pictures; for TFRecord files, where 0 means 4
   int threads = 2;   // that decode folders and records
   ArrayNames names{};
-  bool targets = true;  // no: of HDF5 the samples alone, whether or not targets are there
+  bool targets = true;  // false: only the samples are read (HDF5), whether or not there are targets
 };
 
-// Errors name the file: missing, of no known format, an option that its format has no use for, and what the formats say
+// Errors name the file: missing, not a known format, an option that its format does not support, and the errors of the formats
 // (models/data/sources/formats.h).
 SourcePtr open_source(const std::filesystem::path& path, const OpenOptions& options = {});
 

@@ -1,5 +1,5 @@
 #pragma once
-// Any source as HDF5, which thousands of ranks can read: a few large files instead of a million small ones.
+// Writes any source as HDF5 that thousands of ranks can read: a few large files instead of a million small ones.
 
 #include <filesystem>
 #include <functional>
@@ -10,29 +10,29 @@
 
 namespace mpigrad::data {
 
-// Some of the samples, in this order, under a name of their own: `NAME/volume`, `NAME/label`.
+// Some of the samples, in this order, in a group: `NAME/volume`, `NAME/label`.
 struct PackGroup {
   std::string name;
   std::vector<std::int64_t> samples;
 };
 
 struct PackOptions {
-  // 0: all samples in the one file `path`. Else `path` is a new folder of shard_00000.h5, ... whose `volume` have the attributes
-  // `first` and `samples`, by which readers of the folder notice a file that is missing.
+  // 0: all samples in the one file `path`. Otherwise `path` is a new folder of shard_00000.h5, ... whose `volume` have the
+  // attributes `first` and `samples`, from which readers of the folder detect a missing file.
   std::int64_t samples_per_file = 0;
-  // Of one file: what is for training, for validation, ...; samples that are in no group are left out. None: all, in the root.
+  // Groups in one file, such as training and validation; samples in no group are left out. None: all samples, in the root.
   std::vector<PackGroup> groups{};
-  std::function<void(std::int64_t done)> progress{};  // after each part that is written
+  std::function<void(std::int64_t done)> progress{};  // called after each part that is written
 };
 
-// Writes every sample and its targets as they are stored: `volume` [n, D, H, W, C] with the attribute `transform`, and where
-// there are targets `label` [n, T] with `label_names`, or [n, D, H, W, ...] if each cell has some. open_source(path) and
-// ArraySource(path), or ArraySource(path, NAME) of a group, then give what the source gives; rows of numbers as float64, of
-// classes as int64. Called by one process, with nobody waiting; it reads about 64 MiB at a time.
+// Writes every sample and its targets as stored: `volume` [n, D, H, W, C] with the attribute `transform`, and, if there are
+// targets, `label` [n, T] with `label_names`, or [n, D, H, W, ...] for targets per cell. open_source(path) and ArraySource(path),
+// or ArraySource(path, NAME) for a group, then return the same samples as the source; rows of numbers as float64, rows of classes
+// as int64. Called by one process only; no other process may wait for it. Reads about 64 MiB at a time.
 //
-// Errors: anything at `path`; groups without samples or a name, of one name, with samples that do not exist, or of several files;
-// whatever cannot be read or written, a full disk included. Files are written under other names and renamed when they are
-// complete, so after an error there is nothing at `path`.
+// Errors: `path` exists; groups without samples or a name, with the same name, with samples that do not exist, or with several
+// files; read and write errors, including a full disk. Files are written under temporary names and renamed when they are
+// complete, so after an error nothing is left at `path`.
 void pack(const Source& source, const std::filesystem::path& path, const PackOptions& options = {});
 
 }  // namespace mpigrad::data

@@ -1,6 +1,6 @@
 #pragma once
-// Folders of volumes, of any format in volume_formats.h, whose extents and spacings may differ, with a volume of labels for each
-// or without.
+// Folders of volumes, in any format of volume_formats.h, whose extents and spacings may differ, with or without a volume of
+// labels for each.
 
 #include <array>
 #include <filesystem>
@@ -12,21 +12,21 @@
 namespace mpigrad::data {
 
 struct VolumesOptions {
-  // mm between cells along D, H, W to which every volume is resampled: values linearly (the mean of what falls into a larger
-  // cell), labels from the nearest cell. None: cells as they are stored.
+  // mm between cells along D, H, W to which every volume is resampled: values linearly (the mean over a larger cell), labels from
+  // the nearest cell. None: cells as stored.
   std::optional<std::array<double, 3>> spacing{};
   // A table (CSV) with the images' file names in its first column and numbers in the others: targets [T] of each volume, float64,
-  // named by their columns. In place of labels.
+  // named by their columns. Replaces the labels.
   std::filesystem::path targets{};
-  // Of volumes that stay in memory once they are read; those read last stay. Negative: 1 GiB per process.
+  // Bytes of volumes that stay in memory after they are read; the most recently read ones stay. Negative: 1 GiB per process.
   std::int64_t cache_bytes = -1;
 };
 
-// The volumes of the folder `images`, in the order of their names, and of the folder `labels` the files of the same names but for
-// their formats' endings ("" for none): int32 labels of cells. All headers are read when the source is made, volumes when they
-// are asked for, whole. Errors, with the file: a folder that is missing or without volumes, an image without labels, labels of
-// other extents or at other places, another number of channels than the first file's; and when a file is asked for, what their
-// format's readers say.
+// The volumes of the folder `images`, in the order of their names, and the files of the folder `labels` with the same names
+// except for the formats' endings ("": no labels): int32 labels of cells. All headers are read when the source is made; volumes,
+// whole, when they are asked for. Errors, with the file: a folder that is missing or without volumes, an image without labels,
+// labels of other extents or at other places, another number of channels than the first file; and when a file is asked for, the
+// errors of its format's readers.
 class VolumeFolder : public Source {
  public:
   VolumeFolder(const std::filesystem::path& images, const std::filesystem::path& labels, const VolumesOptions& options = {});
@@ -37,14 +37,14 @@ class VolumeFolder : public Source {
   void read(std::int64_t sample, const Box& box, std::byte* out) const override;
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
-  // Reads them, images too.
+  // Reads the files, including the images.
   void check(std::int64_t part, std::int64_t parts) const override;
 
-  // As in the file, not as resampled.
+  // As in the file, not resampled.
   const VolumeHeader& header(std::int64_t sample) const;
   const std::filesystem::path& image(std::int64_t sample) const;
-  const std::filesystem::path& labels(std::int64_t sample) const;  // Error: there are none
-  std::array<double, 3> spacing_of(std::int64_t sample) const;     // mm between cells along D, H, W, as resampled
+  const std::filesystem::path& labels(std::int64_t sample) const;  // Error: there are no labels
+  std::array<double, 3> spacing_of(std::int64_t sample) const;     // mm between cells along D, H, W, after resampling
 
   struct State;
 
