@@ -58,13 +58,13 @@ std::vector<Piece> pieces_of(const Box& block, const Shape& extents, const Augme
 
 namespace {
 
-// Extents and strides, in elements, of a copy in the order of the output's axes.
+// Extents of a copy and its strides in elements, in the order of the output's axes.
 struct Walk {
   std::array<std::int64_t, 3> count{}, in{}, out{};
   std::int64_t channels = 1;
 };
 
-// f(value) of a row of cells; Channels is their number where it is known to the compiler, else 0.
+// f(value) of a row of cells; Channels is their number if the compiler knows it, else 0.
 template <std::int64_t Channels, class From, class To, class F>
 void walk_row(const From* in, To* out, const Walk& w, F f) {
   const std::int64_t channels = Channels > 0 ? Channels : w.channels;
@@ -72,11 +72,11 @@ void walk_row(const From* in, To* out, const Walk& w, F f) {
     for (std::int64_t c = 0; c < channels; ++c) out[c] = f(in[c]);
 }
 
-// f(value) of every element. Rows that are contiguous on both sides are one loop.
+// f(value) of every element. Rows that are contiguous on both sides are a single loop.
 template <class From, class To, class F>
 void walk(const From* from, To* to, const Walk& w, F f) {
   const bool rows = w.in[2] == w.channels && w.out[2] == w.channels;
-  constexpr std::int64_t parallel_from = 1 << 14;  // pictures of few cells are done before a second thread has woken
+  constexpr std::int64_t parallel_from = 1 << 14;  // smaller pictures are done before a second thread has woken
 #pragma omp parallel for collapse(2) schedule(static) if (w.count[0] * w.count[1] * w.count[2] * w.channels >= parallel_from)
   for (std::int64_t d = 0; d < w.count[0]; ++d)
     for (std::int64_t h = 0; h < w.count[1]; ++h) {
@@ -94,7 +94,7 @@ void walk(const From* from, To* to, const Walk& w, F f) {
     }
 }
 
-// Counts are integers of 16 bits, most of them small: a table is 20 times as fast as the function.
+// Counts are integers of 16 bits, most of them small: a table is 20 times as fast as log1p().
 template <class To>
 const std::vector<To>& log1p_table() {
   static const std::vector<To> table = [] {
@@ -105,7 +105,7 @@ const std::vector<To>& log1p_table() {
   return table;
 }
 
-// What becomes 1; 0: no number does.
+// The stored number that becomes 1; 0: none.
 double greatest_of(Transform transform) {
   return transform == Transform::unit ? 255 : transform == Transform::unit16 ? 65535 : 0;
 }
@@ -146,7 +146,7 @@ void copy_piece(const Piece& piece, const Stored& stored, const Shape& extents, 
     in += (piece.box.begin[axis] - stored.region.begin[axis]) * stride;
     out += piece.start[a] * out_strides[a];
   }
-  if (stored.type == type && transform == Transform::none)  // labels, or numbers as they are
+  if (stored.type == type && transform == Transform::none)  // labels, or values without a transform
     return visit_width(type, [&](auto zero) {
       using Bits = decltype(zero);
       walk(static_cast<const Bits*>(stored.from) + in, static_cast<Bits*>(to) + out, w, [](Bits value) { return value; });

@@ -7,9 +7,10 @@
 namespace mpigrad::data {
 namespace {
 
-constexpr std::int64_t parallel_from = 1 << 12;  // cells; below it a second thread costs more than it does
+constexpr std::int64_t parallel_from = 1 << 12;  // cells; with fewer, a second thread costs more than it gains
 
-// Cubic B-splines at t in [0, 1) between two control points: of the one before, both, and the one behind.
+// Cubic B-splines at t in [0, 1) between two control points: weights of the point before them, of both, and of the point after
+// them.
 std::array<float, 4> spline_weights(double t) {
   const double u = 1 - t;
   return {static_cast<float>(u * u * u / 6), static_cast<float>((3 * t * t * t - 6 * t * t + 4) / 6),
@@ -31,7 +32,7 @@ Deformation::Deformation(const Elastic& elastic, const Philox& random, const Sha
 
 Box Deformation::needed(const Box& block) const {
   Box result{Shape{0, 0, 0}, Shape{0, 0, 0}};
-  // A cell and its neighbour, between which values are interpolated.
+  // One more cell for the neighbour, because values are interpolated between two cells.
   const auto further = static_cast<std::int64_t>(std::ceil(elastic_.amplitude)) + 1;
   for (std::size_t a = 0; a < 3; ++a) {
     const int axis = map_.axes[a];
@@ -48,7 +49,7 @@ Box Deformation::needed(const Box& block) const {
 template <class F>
 void Deformation::for_cells(const Box& block, F f) const {
   const auto count = block.extents();
-  // The weights of a row's control points are those of its columns.
+  // The weights of a row's control points, by column.
   struct Column {
     std::int64_t first = 0;
     std::array<float, 4> weights{};
@@ -64,7 +65,7 @@ void Deformation::for_cells(const Box& block, F f) const {
   for (std::int64_t d = 0; d < count[0]; ++d)
     for (std::int64_t h = 0; h < count[1]; ++h) {
       const auto &of_d = columns[0][static_cast<std::size_t>(d)], &of_h = columns[1][static_cast<std::size_t>(h)];
-      // Control points of this row, weighed along the other two axes.
+      // The control points of this row, weighted along the other two axes.
       std::vector<std::array<float, 3>> line(static_cast<std::size_t>(controls_[2]));
       for (std::size_t i = 0; i < 4; ++i)
         for (std::size_t j = 0; j < 4; ++j) {

@@ -35,12 +35,12 @@ void for_rows(const Box& box, const Stored& stored, std::int64_t channels, F f) 
 void require_counts(const Box& box, const Stored& stored, std::int64_t channels, const std::function<std::string()>& name) {
   visit_stored(stored.type, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (std::is_signed_v<T>) {  // floating-point types are, too
+    if constexpr (std::is_signed_v<T>) {  // true for floating-point types, too
       T least{};
       for_rows<T>(box, stored, channels, [&](const T* row, std::int64_t count) {
         for (std::int64_t i = 0; i < count; ++i) least = std::min(least, row[i]);
       });
-      require(least >= 0, "[data] {}: log(1 + x) is for counts, this holds {}", name(), least);
+      require(least >= 0, "[data] {}: log(1 + x) is for counts, but a value is {}", name(), least);
     }
   });
 }
@@ -63,8 +63,8 @@ void require_float32(const Box& box, const Stored& stored, std::int64_t channels
   for_rows<double>(box, stored, channels, [&](const double* row, std::int64_t count) { require_float32(row, count, name); });
 }
 
-// Made by the function that transforms on the host, of every integer that there is: the GPU computes nothing that might round
-// otherwise.
+// Computed on the host for every stored integer by the function that transforms on the host, so that no rounding of the GPU can
+// differ.
 const Tensor& Widening::table() {
   auto& found = tables_[cuda::selected()];
   if (found) return found;
@@ -75,7 +75,7 @@ const Tensor& Widening::table() {
     auto* values = reinterpret_cast<T*>(host.raw());
     std::fill(values, values + patterns, std::numeric_limits<T>::quiet_NaN());
   });
-  // The patterns of negative numbers are the upper half of those of signed ones.
+  // For signed integers, the bit patterns of negative numbers are the upper half.
   const auto count = transform_ == Transform::log1p && stored_ == DType::int16 ? patterns / 2 : patterns;
   std::vector<std::byte> integers(static_cast<std::size_t>(count * size_of(stored_)));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -92,7 +92,7 @@ const Tensor& Widening::table() {
 }
 
 Tensor Widening::operator()(const Tensor& x) {
-  require(x.dtype() == stored_, "[data] {} are widened, not {}", name_of(stored_), x);
+  require(x.dtype() == stored_, "[data] values of type {} are converted here, not {}", name_of(stored_), x);
   const Untaped scope;
   if (transform_ == Transform::none) return constant(cast(x, type_));  // exact
   Tensor y({x.shape(), type_}, DeviceKind::cuda);

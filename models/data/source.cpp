@@ -19,7 +19,7 @@ std::string_view name_of(Transform transform) {
 }
 
 void require_exact(double label, const std::string& name, const std::string& file) {
-  require(std::abs(label) < 0x1p53, "[data] {}: the label '{}' is {:.0f}: from 2^53 on different classes become one", file, name,
+  require(std::abs(label) < 0x1p53, "[data] {}: the label '{}' is {:.0f}: classes from 2^53 on cannot be told apart", file, name,
           label);
 }
 

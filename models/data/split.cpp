@@ -1,4 +1,4 @@
-// Samples for training and for the test.
+// Random splits into training and test samples.
 
 #include <algorithm>
 #include <cmath>
@@ -12,8 +12,7 @@
 namespace mpigrad::data {
 
 Split split_train_test(std::int64_t n, double fraction, std::uint64_t seed) {
-  require(n >= 2 && fraction > 0 && fraction < 1, "[data] {} samples cannot be split with a fraction of {} for the test", n,
-          fraction);
+  require(n >= 2 && fraction > 0 && fraction < 1, "[data] {} samples cannot be split with a test fraction of {}", n, fraction);
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   shuffle(order, Philox{seed, 0}.child(2));

@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The block of a sample [D, H, W, C] to `out`.
+// Copies the block of a sample [D, H, W, C] to `out`.
 void cut(const augment::Sample& sample, const Box& block, float* out) {
   const auto row = (block.end[2] - block.begin[2]) * sample.channels;
   for (auto d = block.begin[0]; d < block.end[0]; ++d)
@@ -54,12 +54,12 @@ struct ViewLoader::State {
   ViewOptions options;
   Steps steps;
   Transform transform = Transform::none;
-  Box whole;  // of the stored sample
+  Box whole;  // the whole stored sample
   std::vector<Made> views;
   std::map<std::int64_t, std::vector<LayoutPtr>> layouts;  // by the batch's N: of every view, then of labels and indices
   std::optional<Regions> regions, labels;
   mutable std::atomic<std::int64_t> delivered = 0, waited = 0, worked = 0;  // times in nanoseconds
-  std::optional<JobQueue> workers;                                          // ends first
+  std::optional<JobQueue> workers;                                          // destroyed first
 
   const std::vector<LayoutPtr>& layouts_for(std::int64_t n);
   Shape shape(std::size_t view, std::int64_t n) const {
@@ -81,7 +81,7 @@ struct ViewLoader::Fetch {
   ViewBatch batch;
   std::vector<Item> items;
 
-  // Workers write into it, so it waits before it goes.
+  // Workers write into it, so its destructor waits for them.
   ~Fetch() {
     for (auto& item : items)
       if (item.done.valid()) item.done.wait();
@@ -121,7 +121,7 @@ std::shared_ptr<ViewLoader::Fetch> ViewLoader::State::start(std::int64_t epoch, 
     item.region = regions->get(item.sample, whole, reads);
     reads.start(*source);
   }
-  // The batch outlives its jobs, so they know it by address.
+  // The batch outlives its jobs, so they may hold its address.
   for (std::size_t i = 0; i < fetch->items.size(); ++i)
     fetch->items[i].done = workers->submit([this, f = fetch.get(), i, epoch] { prepare(*f, i, epoch); });
   return fetch;
@@ -129,7 +129,7 @@ std::shared_ptr<ViewLoader::Fetch> ViewLoader::State::start(std::int64_t epoch, 
 
 void ViewLoader::State::prepare(Fetch& fetch, std::size_t i, std::int64_t epoch) const {
   auto& item = fetch.items[i];
-  const auto ready = item.region->ready;  // a copy of its own for each thread
+  const auto ready = item.region->ready;  // each thread needs its own copy
   ready.get();
   const auto start = Clock::now();
   augment::Sample stored(whole.end, source->channels());
@@ -138,14 +138,14 @@ void ViewLoader::State::prepare(Fetch& fetch, std::size_t i, std::int64_t epoch)
   copy_piece(piece, {item.region->box, source->type(), item.region->bytes.get()}, whole.end, source->channels(), transform,
              DType::float32, stored.values.data(), [&] { return source->name_of_sample(item.sample); });
   item.finite = !is_floating(source->type()) || all_finite(stored.values);
-  // Streams 0 and 1 of an epoch are the loaders' order and flips.
+  // Streams 0 and 1 of an epoch are the order and the flips of loaders.
   const auto random =
       Philox{options.seed, static_cast<std::uint64_t>(epoch)}.child(3).child(static_cast<std::uint64_t>(item.sample));
   for (std::size_t v = 0; v < views.size(); ++v) {
     const auto& view = views[v];
     augment::Sample sample = stored;
     view.recipe->apply(sample, random.child(v));
-    require(sample.extents == view.extents && sample.channels == stored.channels, "[data] '{}' made {} of {}, not {}",
+    require(sample.extents == view.extents && sample.channels == stored.channels, "[data] '{}' made extents {} from {}, not {}",
             view.recipe->text(), sample.extents, whole.end, view.extents);
     const auto values = view.block.elements() * sample.channels;
     cut(sample, view.block, reinterpret_cast<float*>(fetch.batch.x[v].raw()) + static_cast<std::int64_t>(i) * values);
@@ -190,19 +190,19 @@ ViewBatch ViewLoader::State::finish(Fetch& fetch) {
 
 ViewLoader::ViewLoader(SourcePtr source, ViewOptions options) {
   require(source != nullptr, "[data] a loader needs a source");
-  require(options.ahead >= 0, "[data] {} batches ahead", options.ahead);
+  require(options.ahead >= 0, "[data] {} batches cannot be prepared ahead", options.ahead);
   state_ = std::make_shared<State>(std::move(source), std::move(options));
   auto& s = *state_;
   const auto& o = s.options;
   s.transform = o.transform == Transform::of_source ? s.source->transform() : o.transform;
-  require_same_extents(*s.source, "views are made of samples of one size");
+  require_same_extents(*s.source, "views need samples of one size");
   s.whole = s.source->whole();
   for (const auto& view : o.views) {
     require(view.count >= 1, "[data] {} views of '{}'", view.count, view.recipe.text());
     const auto extents = view.recipe.extents(s.source->extents());
     for (int k = 0; k < view.count; ++k) s.views.push_back({&view.recipe, extents, {Shape{0, 0, 0}, extents}});
   }
-  require(!s.views.empty(), "[data] a batch has at least one view");
+  require(!s.views.empty(), "[data] a batch needs at least one view");
   if (o.grid)
     for (std::size_t v = 0; v < s.views.size(); ++v) {
       require_planes(o.grid, s.shape(v, o.batch));
@@ -251,8 +251,8 @@ ViewBatch ViewLoader::batch(std::int64_t epoch, std::int64_t step) const {
 }
 
 Batches<ViewBatch> ViewLoader::epoch(std::int64_t epoch, std::int64_t first) const {
-  require(first >= 0 && first <= steps(), "[data] an epoch of {} batches cannot begin behind {} of them", steps(), first);
-  // The batches that are being prepared go before the state that their workers use.
+  require(first >= 0 && first <= steps(), "[data] an epoch of {} batches cannot begin after {} batches", steps(), first);
+  // Batches in preparation are destroyed before the state that their workers use.
   struct Row {
     std::shared_ptr<State> state;
     std::vector<std::int64_t> order;

@@ -11,7 +11,7 @@
 namespace mpigrad::data {
 namespace {
 
-// Labels are read so many bytes at a time.
+// Labels are read in portions of so many bytes.
 constexpr std::int64_t slab_bytes = 1 << 26;
 
 template <class T>

@@ -34,7 +34,7 @@ TEST_CASE("packed: a lost shard is noticed") {
   pack(source, folder / "one.h5");
   const auto many = folder / "many";
   fs::rename(many / "shard_00001.h5", folder / "away.h5");
-  CHECK(has(open_error(many), "shard_00002.h5: begins with sample 6 of 7; a file with sample 3 on is missing"));
+  CHECK(has(open_error(many), "shard_00002.h5: begins with sample 6 of 7; the file that begins with sample 3 is missing"));
   fs::rename(many / "shard_00002.h5", folder / "last.h5");
   CHECK(has(open_error(many), "many: the files end after 3 of 7 samples"));
   CHECK(open_source(folder / "away.h5")->size() == 3);  // asked for by name
@@ -47,7 +47,7 @@ TEST_CASE("packed: a lost shard is noticed") {
     fs::copy_file(many / fmt::format("shard_0000{}.h5", file), many / fmt::format("shard_0000{}.h5", file + 4));
   CHECK(open_source(many)->size() == 21);
   fs::rename(many / "shard_00003.h5", many / "shard_00001b.h5");
-  CHECK(has(open_error(many), "shard_00001b.h5: begins with sample 0 of 7; a file with sample 6 on is missing"));
+  CHECK(has(open_error(many), "shard_00001b.h5: begins with sample 0 of 7; the file that begins with sample 6 is missing"));
 }
 
 TEST_CASE("packed: classes that float64 would round to others") {

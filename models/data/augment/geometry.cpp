@@ -61,7 +61,7 @@ Taps<T> area_taps(std::int64_t n, double begin, double end, std::int64_t to) {
   return taps;
 }
 
-// `inner` outputs of one tap each: the weighted sums of rows `in`, `in + inner`, ...
+// Adds one tap to `inner` outputs at a time: the weighted sums of rows `in`, `in + inner`, ...
 void weigh(const float* in, std::int64_t inner, std::span<const float> weights, float* out) {
   for (std::size_t k = 0; k < weights.size(); ++k, in += inner) {
     const float weight = weights[k];
@@ -78,7 +78,7 @@ void weigh(const double* in, std::int64_t inner, std::span<const double> weights
       sum += weights[k] * value;
       low = std::min(low, value), high = std::max(high, value);
     }
-    // The weights' sum is 1 but for rounding, which at the end of a type's range leads out of it. A NaN stays.
+    // The sum of the weights is 1 except for rounding, which could leave the range of the type at its end. A NaN stays.
     out[j] = low <= high ? std::clamp(sum, low, high) : sum;
   }
 }
@@ -99,7 +99,7 @@ BasicSample<T> along_axis(const BasicSample<T>& x, int axis, const Taps<T>& taps
 
 template <class T>
 BasicSample<T> resized_in(const BasicSample<T>& x, const Window& window, const Shape& to, Filter filter) {
-  require(to.rank() == 3 && to.elements() > 0, "[augment] extents are [D, H, W], at least 1 each: {}", to);
+  require(to.rank() == 3 && to.elements() > 0, "[augment] extents must be [D, H, W], at least 1 each: {}", to);
   BasicSample<T> y;
   const BasicSample<T>* from = &x;
   for (int a = 0; a < 3; ++a) {
@@ -130,7 +130,7 @@ WideSample resized(const WideSample& x, const Window& window, const Shape& to, F
 }
 
 Window cover_window(const Shape& extents, const Shape& to) {
-  double factor = 0;  // of the axes that have an extent; a picture's D stays 1
+  double factor = 0;  // of the axes longer than 1 cell; a picture's D stays 1
   for (int a = 0; a < 3; ++a)
     if (extents[a] != 1 || to[a] != 1) factor = std::max(factor, static_cast<double>(to[a]) / static_cast<double>(extents[a]));
   Window window = whole(extents);
@@ -186,7 +186,7 @@ Sample flipped(const Sample& x, int axis) {
 }
 
 Sample turned(const Sample& x, int turns, int a, int b) {
-  require(a != b, "[augment] a turn is from one axis towards another, got {} twice", a);
+  require(a != b, "[augment] a turn needs two different axes, got {} twice", a);
   const auto i = static_cast<std::size_t>(checked_dimension("augment", a, 3));
   const auto j = static_cast<std::size_t>(checked_dimension("augment", b, 3));
   data::Augmentation map;

@@ -10,18 +10,18 @@ float unit(float value) { return std::clamp(value, 0.0F, 1.0F); }
 
 float luma(const float* rgb) { return 0.299F * rgb[0] + 0.587F * rgb[1] + 0.114F * rgb[2]; }
 
-// Whether there is colour to change.
+// True for 3 channels. Error: neither 1 nor 3 channels.
 bool has_colour(const Sample& x, const char* what) {
-  require(x.channels == 1 || x.channels == 3, "[augment] {} is for 1 or 3 channels, not {}", what, x.channels);
+  require(x.channels == 1 || x.channels == 3, "[augment] {} needs 1 or 3 channels, not {}", what, x.channels);
   return x.channels == 3;
 }
 
-// Hue in parts of the circle; saturation and value in [0, 1].
+// Hue as a fraction of the circle; saturation and value in [0, 1].
 void turn_hue(float* rgb, float turn) {
   const float value = std::max({rgb[0], rgb[1], rgb[2]}), least = std::min({rgb[0], rgb[1], rgb[2]});
   const float chroma = value - least;
   if (chroma <= 0) return;
-  float sixth = 0;  // of the circle, from red
+  float sixth = 0;  // sixths of the circle, from red
   if (value == rgb[0]) sixth = (rgb[1] - rgb[2]) / chroma;
   else if (value == rgb[1]) sixth = 2 + (rgb[2] - rgb[0]) / chroma;
   else sixth = 4 + (rgb[0] - rgb[1]) / chroma;
@@ -65,7 +65,7 @@ void saturation(Sample& x, double factor) {
 }
 
 void hue(Sample& x, double turn) {
-  require(turn >= -0.5 && turn <= 0.5, "[augment] a hue turns by -1/2 to 1/2, not {}", turn);
+  require(turn >= -0.5 && turn <= 0.5, "[augment] a turn of the hue must be from -1/2 to 1/2, not {}", turn);
   if (!has_colour(x, "hue") || turn == 0) return;
   for (std::size_t i = 0; i < x.values.size(); i += 3) turn_hue(x.values.data() + i, static_cast<float>(turn));
 }
@@ -84,7 +84,7 @@ void linear(Sample& x, double scale, double shift) {
 }
 
 void gamma(Sample& x, double exponent) {
-  require(exponent > 0, "[augment] the exponent is positive, not {}", exponent);
+  require(exponent > 0, "[augment] the exponent must be positive, not {}", exponent);
   if (exponent == 1) return;
   const auto e = static_cast<float>(exponent);
   for (auto& value : x.values) value = std::pow(std::max(value, 0.0F), e);
@@ -112,14 +112,14 @@ void normalise(Sample& x, std::span<const double> mean, std::span<const double> 
           "[augment] {} means and {} deviations for {} channels", mean.size(), deviation.size(), channels);
   for (std::size_t c = 0; c < channels; ++c) {
     const auto k = mean.size() == 1 ? 0 : c;
-    require(deviation[k] > 0, "[augment] a deviation is positive, not {}", deviation[k]);
+    require(deviation[k] > 0, "[augment] a deviation must be positive, not {}", deviation[k]);
     const auto m = static_cast<float>(mean[k]), s = static_cast<float>(1 / deviation[k]);
     for (std::size_t i = c; i < x.values.size(); i += channels) x.values[i] = (x.values[i] - m) * s;
   }
 }
 
 void blur(Sample& x, double sigma) {
-  require(sigma >= 0 && sigma < 1e4, "[augment] a width of blur is not negative: {}", sigma);
+  require(sigma >= 0 && sigma < 1e4, "[augment] the width of a blur must be from 0 to 10000, not {}", sigma);
   if (sigma == 0) return;
   const auto radius = static_cast<std::int64_t>(std::ceil(3 * sigma));
   std::vector<float> kernel;

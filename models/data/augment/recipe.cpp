@@ -11,7 +11,7 @@ Shape Recipe::extents(Shape input) const {
   for (const auto& step : steps_)
     if (step.extents) {
       const auto output = step.extents(input);
-      // Which step is left out is random, so only one that is always there may change the extents.
+      // Steps are skipped at random, so only a step that is always applied may change the extents.
       require(output == input || step.probability >= 1, "[augment] '{}' changes {} to {} with a probability of only {}",
               step.text, input, output, step.probability);
       input = output;
@@ -39,7 +39,7 @@ std::string Recipe::text() const {
 }
 
 Step with(double probability, Step step) {
-  require(probability >= 0 && probability <= 1, "[augment] a probability is 0 to 1, not {}", probability);
+  require(probability >= 0 && probability <= 1, "[augment] a probability must be from 0 to 1, not {}", probability);
   step.probability *= probability;
   return step;
 }

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* axis_names[] = {"D", "H", "W"};
 
 void require_extents(const Shape& to) {
-  require(to.rank() == 3 && to.elements() > 0, "[augment] extents are [D, H, W], at least 1 each: {}", to);
+  require(to.rank() == 3 && to.elements() > 0, "[augment] extents must be [D, H, W], at least 1 each: {}", to);
 }
 void require_range(const Range& range, const char* what, double least) {
   require(range.low >= least && range.low <= range.high && std::isfinite(range.high), "[augment] {} from {} to {}", what,
@@ -20,14 +20,14 @@ void require_range(const Range& range, const char* what, double least) {
 }
 void require_positive(const Range& range, const char* what) {
   require_range(range, what, 0);
-  require(range.low > 0, "[augment] {} is positive, not from {}", what, range.low);
+  require(range.low > 0, "[augment] {} must be positive, not from {}", what, range.low);
 }
 
 std::string text_of(const Range& range) {
   return range.low == range.high ? fmt::format("{:.4g}", range.low) : fmt::format("{:.4g} to {:.4g}", range.low, range.high);
 }
 
-// Edges of a box with the part `area` of all cells: pictures of the aspect W / H, volumes of their own.
+// Edges of a box with a fraction `area` of all cells: for pictures with the aspect W / H, for volumes with the volume's own.
 std::array<double, 3> edges_of(const Shape& extents, double area, double aspect) {
   const auto n = [&](int a) { return static_cast<double>(extents[a]); };
   if (extents[0] == 1) {
@@ -91,7 +91,7 @@ Step resize(const Shape& to) {
 Step random_resized_crop(const RandomResizedCrop& options) {
   require_extents(options.to);
   require_positive(options.area, "the area of a crop");
-  require(options.area.high <= 1, "[augment] a crop is at most all of a sample, not {}", options.area.high);
+  require(options.area.high <= 1, "[augment] the area of a crop is at most 1, not {}", options.area.high);
   require_positive(options.aspect, "the aspect of a crop");
   return changing(fmt::format("resized crop {} (area {}, aspect {})", options.to, text_of(options.area), text_of(options.aspect)),
                   options.to, [o = options](Sample& x, const Philox& random) {
@@ -108,7 +108,7 @@ Step random_resized_crop(const RandomResizedCrop& options) {
 
 Step random_crop(const Shape& to, std::int64_t padding) {
   require_extents(to);
-  require(padding >= 0, "[augment] a padding of {} cells", padding);
+  require(padding >= 0, "[augment] a padding must not be negative, not {} cells", padding);
   const auto padded = [padding](Shape extents) {
     for (auto& n : extents) n += n > 1 ? 2 * padding : 0;
     return extents;
@@ -144,7 +144,7 @@ Step random_turn(bool mirrors) {
   return plain(mirrors ? "quarter turns and mirrors" : "quarter turns", [mirrors](Sample& x, const Philox& random) {
     Draws draws(random);
     data::Augmentation map;
-    // Axes of other extents, and those of one cell, stay where they are: the permutations of the others are all as likely.
+    // Axes of different extents, and axes of one cell, keep their places; all permutations of the others are equally likely.
     constexpr std::array<std::array<int, 3>, 6> orders{{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}}};
     const auto allowed = [&](const std::array<int, 3>& order) {
       for (int a = 0; a < 3; ++a) {
@@ -163,7 +163,7 @@ Step random_turn(bool mirrors) {
       if (x.extents[map.axes[a]] == 1) continue;
       map.flip[a] = flip, odd = odd != flip;
     }
-    // A rotation is an even number of exchanges and flips.
+    // A rotation consists of an even number of exchanges and flips.
     if (!mirrors && odd) map.flip[2] = !map.flip[2];
     x = permuted(x, map);
   });
@@ -191,7 +191,7 @@ Step random_warp(const RandomWarp& o) {
   });
   step.extents = [to = o.to](const Shape& extents) {
     const auto result = to.rank() > 0 ? to : extents;
-    require(extents[0] == 1 && result.rank() == 3 && result[0] == 1, "[augment] a warp is for pictures, [1, H, W]: {} to {}",
+    require(extents[0] == 1 && result.rank() == 3 && result[0] == 1, "[augment] a warp needs pictures [1, H, W]: {} to {}",
             extents, result);
     return result;
   };
@@ -255,8 +255,8 @@ Step random_noise(Range deviation) {
 
 Step random_erase(const RandomErase& o) {
   require_positive(o.area, "the area to erase");
-  require(o.area.high <= 1, "[augment] at most all of a sample is erased, not {}", o.area.high);
-  require_positive(o.aspect, "the aspect of what is erased");
+  require(o.area.high <= 1, "[augment] the area to erase is at most 1, not {}", o.area.high);
+  require_positive(o.aspect, "the aspect of the area to erase");
   return plain(fmt::format("erase (area {}, aspect {}, value {:.4g})", text_of(o.area), text_of(o.aspect), o.value),
                [o](Sample& x, const Philox& random) {
                  Draws draws(random);

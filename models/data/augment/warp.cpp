@@ -19,9 +19,8 @@ class Displacement {
  public:
   Displacement(const Elastic& elastic, std::int64_t height, std::int64_t width)
       : spacing_(elastic.spacing * static_cast<double>(width)) {
-    // Knots closer than a pixel would be noise, not a deformation.
-    require(spacing_ >= 1, "[augment] control points {} of the width apart are closer than one of {} pixels", elastic.spacing,
-            width);
+    // Control points closer than a pixel would produce noise, not a deformation.
+    require(spacing_ >= 1, "[augment] a spacing of {} of the width is less than one of {} pixels", elastic.spacing, width);
     rows_ = static_cast<std::int64_t>(static_cast<double>(height - 1) / spacing_) + 4;
     columns_ = static_cast<std::int64_t>(static_cast<double>(width - 1) / spacing_) + 4;
     const double amplitude = elastic.amplitude * static_cast<double>(width);
@@ -85,9 +84,10 @@ void sample_at(const Sample& in, double y, double x, float* out) {
 
 Sample warped(const Sample& x, const Affine& affine, const Elastic& elastic, const Shape& to) {
   require(x.extents[0] == 1 && to.rank() == 3 && to[0] == 1 && to.elements() > 0,
-          "[augment] affine and elastic maps are for pictures, [1, H, W]: input {}, output {}", x.extents, to);
-  require(affine.scale_x > 0 && affine.scale_y > 0, "[augment] scales are positive: {} and {}", affine.scale_x, affine.scale_y);
-  require(std::abs(affine.shear) < 90, "[augment] a shear is less than 90 degrees: {}", affine.shear);
+          "[augment] affine and elastic maps need pictures [1, H, W]: input {}, output {}", x.extents, to);
+  require(affine.scale_x > 0 && affine.scale_y > 0, "[augment] scales must be positive: {} and {}", affine.scale_x,
+          affine.scale_y);
+  require(std::abs(affine.shear) < 90, "[augment] a shear must be less than 90 degrees: {}", affine.shear);
   constexpr double degree = std::numbers::pi / 180;
   const double c = std::cos(affine.rotation * degree), s = std::sin(affine.rotation * degree),
                k = std::tan(affine.shear * degree);

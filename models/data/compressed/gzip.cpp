@@ -14,9 +14,9 @@ constexpr std::size_t most = std::numeric_limits<uInt>::max() / 2;
 
 struct Inflation {
   z_stream stream{};
-  Inflation() { require(inflateInit2(&stream, gzip_window) == Z_OK, "[gzip] zlib does not start"); }
+  Inflation() { require(inflateInit2(&stream, gzip_window) == Z_OK, "[gzip] zlib cannot be initialised"); }
   Inflation(const Inflation& other) {
-    require(inflateCopy(&stream, const_cast<z_stream*>(&other.stream)) == Z_OK, "[gzip] zlib does not start");
+    require(inflateCopy(&stream, const_cast<z_stream*>(&other.stream)) == Z_OK, "[gzip] zlib's state cannot be copied");
   }
   Inflation& operator=(const Inflation&) = delete;
   ~Inflation() { inflateEnd(&stream); }
@@ -43,21 +43,21 @@ class GunzipStream final : public ByteStream {
       if (ended_) {
         while (z.avail_in > 0 && *z.next_in == 0) ++z.next_in, --z.avail_in;
         if (z.avail_in == 0) continue;
-        require(inflateReset(&z) == Z_OK, "[gzip] {}: zlib does not start again", name_);
+        require(inflateReset(&z) == Z_OK, "[gzip] {}: zlib cannot be reset", name_);
       }
       const auto out = static_cast<uInt>(std::min(most, count - got));
       z.next_out = pointer(to + got), z.avail_out = out;
       const int status = inflate(&z, Z_NO_FLUSH);
-      // What zlib still holds comes without more input.
+      // zlib may still hold output that needs no more input.
       require(!dry || z.avail_out < out || status == Z_STREAM_END, "[gzip] {}: the file is truncated", name_);
       got += out - z.avail_out;
       ended_ = status == Z_STREAM_END;
-      if (!ended_ && status != Z_OK && status != Z_BUF_ERROR)  // that one: more input is needed
+      if (!ended_ && status != Z_OK && status != Z_BUF_ERROR)  // Z_BUF_ERROR: more input is needed
         fail("[gzip] {}: the file is corrupt: {}", name_, z.msg != nullptr ? z.msg : zError(status));
     }
     return got;
   }
-  // Deflate makes at most 258 bytes of 2 bits; and what has been read of the packed bytes is less than the buffer.
+  // Deflate makes at most 258 bytes from 2 bits; the packed bytes already read are fewer than the buffer holds.
   double most_left() const override { return (packed_->most_left() + input_bytes) * 1032 + input_bytes; }
   ByteStreamPtr copy() const override {
     auto packed = packed_->copy();
@@ -67,7 +67,7 @@ class GunzipStream final : public ByteStream {
 
  private:
   static constexpr std::size_t input_bytes = 1 << 14;
-  // With what is left of the input.
+  // Copies the remaining input, too.
   GunzipStream(const GunzipStream& other, ByteStreamPtr packed)
       : packed_(std::move(packed)), name_(other.name_), inflation_(other.inflation_), ended_(other.ended_) {
     const auto& left = other.inflation_.stream;
@@ -80,7 +80,7 @@ class GunzipStream final : public ByteStream {
   std::string name_;
   Bytes input_;
   Inflation inflation_;
-  bool ended_ = false;  // a member; another one may follow
+  bool ended_ = false;  // the end of a member; another one may follow
 };
 
 }  // namespace
@@ -92,17 +92,17 @@ ByteStreamPtr gunzip(ByteStreamPtr packed, const std::string& name) {
 }
 
 Bytes gzip(std::span<const std::byte> plain) {
-  require(plain.size() <= most, "[gzip] {} bytes are too many for one call", plain.size());
+  require(plain.size() <= most, "[gzip] {} bytes are too many for one gzip() call", plain.size());
   z_stream z{};
   require(deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip_window, 8, Z_DEFAULT_STRATEGY) == Z_OK,
-          "[gzip] zlib does not start");
+          "[gzip] zlib cannot be initialised");
   Bytes compressed(deflateBound(&z, static_cast<uLong>(plain.size())));
   z.next_in = pointer(plain.data()), z.avail_in = static_cast<uInt>(plain.size());
   z.next_out = pointer(compressed.data()), z.avail_out = static_cast<uInt>(compressed.size());
   const int status = deflate(&z, Z_FINISH);
   compressed.resize(z.total_out);
   deflateEnd(&z);
-  require(status == Z_STREAM_END, "[gzip] zlib does not finish: {}", zError(status));
+  require(status == Z_STREAM_END, "[gzip] zlib cannot finish: {}", zError(status));
   return compressed;
 }
 

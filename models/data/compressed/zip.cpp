@@ -37,14 +37,14 @@ class UnzipStream final : public ByteStream {
       : where_(fmt::format("{}: '{}'", path.string(), printable(name))), archive_(open_archive(path)) {
     zip_stat_t stat;
     zip_stat_init(&stat);
-    require(zip_stat(archive_.get(), name.c_str(), 0, &stat) == 0 && (stat.valid & ZIP_STAT_SIZE) != 0, "[zip] {} is not in it",
-            where_);
+    require(zip_stat(archive_.get(), name.c_str(), 0, &stat) == 0 && (stat.valid & ZIP_STAT_SIZE) != 0,
+            "[zip] {}: no such file in the archive", where_);
     size_ = stat.size;
     file_.reset(zip_fopen(archive_.get(), name.c_str(), 0));
     require(file_ != nullptr, "[zip] {} cannot be opened: {}", where_, zip_strerror(archive_.get()));
   }
 
-  // The archive's directory may promise any size, and the file in it be longer.
+  // The archive's directory may claim any size, and the file in the archive may be longer.
   std::size_t read(std::byte* to, std::size_t count) override {
     std::size_t got = 0;
     while (got < count) {
@@ -64,7 +64,7 @@ class UnzipStream final : public ByteStream {
  private:
   std::string where_;
   Archive archive_;
-  std::unique_ptr<zip_file_t, Discard> file_;  // goes before the archive
+  std::unique_ptr<zip_file_t, Discard> file_;  // destroyed before the archive
   std::uint64_t size_ = 0, used_ = 0;
 };
 
@@ -82,7 +82,7 @@ std::vector<std::string> zip_names(const std::filesystem::path& path) {
     require(name != nullptr && stored != nullptr, "[zip] {}: the name of file {} of {} cannot be read", path.string(), i + 1,
             entries);
     names.emplace_back(name);
-    // libzip takes other names for those of an old code page.
+    // libzip interprets other names in an old code page.
     require(names.back() == stored, "[zip] {}: the name of file {} of {} has control characters or is not UTF-8: '{}'",
             path.string(), i + 1, entries, printable(stored, 80));
   }
@@ -95,7 +95,7 @@ ByteStreamPtr unzip(const std::filesystem::path& path, const std::string& name) 
 
 namespace {
 
-// A new archive `name` that becomes `path`.
+// Makes a new archive `name` that becomes `path`.
 void make_archive(const std::filesystem::path& name, const std::filesystem::path& path, const std::vector<ZipEntry>& entries) {
   int code = 0;
   Archive archive(zip_open(name.c_str(), ZIP_CREATE | ZIP_EXCL, &code));
@@ -107,7 +107,7 @@ void make_archive(const std::filesystem::path& name, const std::filesystem::path
     fail("[zip] {} cannot be written: {}", path.string(), text);
   }
   for (const auto& entry : entries) {
-    require(entry.name.find('\0') == std::string::npos && entry.name.size() < 65536, "[zip] {}: '{}' is no name of a file",
+    require(entry.name.find('\0') == std::string::npos && entry.name.size() < 65536, "[zip] {}: '{}' is not a valid file name",
             path.string(), printable(entry.name, 80));
     zip_source_t* source = zip_source_buffer(archive.get(), entry.bytes.data(), entry.bytes.size(), 0);
     const auto index = source ? zip_file_add(archive.get(), entry.name.c_str(), source, ZIP_FL_ENC_UTF_8) : -1;
@@ -122,7 +122,7 @@ void make_archive(const std::filesystem::path& name, const std::filesystem::path
 }  // namespace
 
 void write_zip(const std::filesystem::path& path, const std::vector<ZipEntry>& entries) {
-  require(!entries.empty(), "[zip] {}: an archive has at least one file", path.string());  // libzip would remove it
+  require(!entries.empty(), "[zip] {}: an archive needs at least one file", path.string());  // libzip would remove it
   NewFile file(path, "zip", [&](const std::filesystem::path& name) {
     make_archive(name, path, entries);
     const int made = open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -24,7 +24,8 @@ Pixels decode_jpeg(std::span<const std::byte> bytes, int channels, const std::st
   Pixels pixels{height, width, colour ? 3 : 1, 8, {}};
   require_host_memory(fmt::format("[jpeg] {}: {} x {} pixels", name, height, width), 6.0 * width * height);
   pixels.values.resize(static_cast<std::size_t>(pixels.height * pixels.width * pixels.channels));
-  // The exact transforms: the fast ones differ from machine to machine. A warning (a file that ends early) is an error here.
+  // The exact transforms, because the fast ones differ between machines. A warning (such as a file that ends early) is an error
+  // here.
   require(tjDecompress2(decoder.get(), data, size, pixels.values.data(), width, 0, height, colour ? TJPF_RGB : TJPF_GRAY,
                         TJFLAG_ACCURATEDCT) == 0,
           "[jpeg] {}: {}", name, tjGetErrorStr2(decoder.get()));

@@ -13,7 +13,7 @@ namespace mpigrad::data {
 
 namespace {
 
-// libpng leaves a call that fails by longjmp, over frames that must have nothing to destroy.
+// libpng leaves a failing call by longjmp, over stack frames that must not need destructors.
 class Decoder {
  public:
   Decoder(std::span<const std::byte> bytes, const std::string& name) : left_(bytes), name_(name) {
@@ -26,7 +26,7 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
   ~Decoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
-  // f(png, info), with libpng's errors as ours.
+  // f(png, info), with libpng's errors as our Errors.
   template <class F>
   void run(F f) {
     if (!returns(f)) fail("[png] {}: {}", name_, message_.data());
@@ -58,7 +58,7 @@ class Decoder {
   std::array<char, 128> message_{};
 };
 
-// `from` channels of every pixel, grey or colours and then perhaps alpha, as `to` of them, 1 or 3.
+// Converts `from` channels of every pixel (grey or colours, possibly followed by alpha) to `to` channels, 1 or 3.
 template <class T>
 void convert_pixels(const T* in, std::int64_t from, std::int64_t to, Pixels& pixels, const std::string& name) {
   const auto count = pixels.height * pixels.width;
@@ -67,7 +67,7 @@ void convert_pixels(const T* in, std::int64_t from, std::int64_t to, Pixels& pix
   for (std::int64_t i = 0; i < count; ++i, in += from, out += to) {
     if (alpha && in[from - 1] != static_cast<T>(-1))
       fail(
-          "[png] {}: the pixel in row {} and column {} is transparent, and nothing says what lies behind it: save the picture "
+          "[png] {}: the pixel in row {} and column {} is transparent, and its background is unknown: save the picture "
           "without alpha",
           name, i / pixels.width, i % pixels.width);
     for (std::int64_t c = 0; c < to; ++c) out[c] = in[colour ? c : 0];

@@ -11,11 +11,11 @@ namespace mpigrad::data {
 Assembler::Assembler(SourcePtr source, const LoaderOptions& o, const Schedule& schedule)
     : source_(std::move(source)), options_(o), schedule_(schedule),
       transform_(o.transform == Transform::of_source ? source_->transform() : o.transform),
-      // What changes values between the cells or at random computes with numbers, on the host.
+      // Deformations and changes of intensity compute with floating-point numbers, on the host.
       as_stored_(o.device == DeviceKind::cuda && is_narrow(source_->type()) && !o.elastic && !o.intensity.any()),
       type_(as_stored_ ? source_->type() : o.dtype) {
   require(o.intensity.contrast >= 0 && o.intensity.brightness >= 0 && o.intensity.noise >= 0,
-          "[data] contrast, brightness and noise are not negative");
+          "[data] contrast, brightness and noise must not be negative");
 }
 
 std::pair<TensorType, TensorType> Assembler::types(const Fetch& fetch) const {
@@ -91,13 +91,13 @@ void Assembler::assemble(Fetch& fetch, std::byte* x, std::byte* y) const {
   }
 }
 
-// The fetch is kept by its job, not by the assembler, which waits for its jobs.
+// The job keeps the fetch alive, not the assembler, whose destructor waits for its jobs.
 void Assembler::assemble_ahead(const FetchPtr& fetch) {
   const auto [x_type, y_type] = types(*fetch);
   fetch->x = Tensor(x_type, DeviceKind::cpu), fetch->y = Tensor(y_type, DeviceKind::cpu);
   if (!worker_) worker_.emplace(1);
   fetch->assembled = worker_->submit([this, fetch]() mutable {
-    const auto kept = std::move(fetch);  // its future would keep it for ever
+    const auto kept = std::move(fetch);  // its future would keep it alive for ever
     assemble(*kept, kept->x.raw(), kept->y.raw());
   });
 }

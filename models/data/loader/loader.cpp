@@ -26,28 +26,28 @@ struct Loader::State {
     if (ahead) assembler.assemble_ahead(fetch);
     return fetch;
   }
-  // Whether batches are put together ahead, which batch() by itself is not.
+  // True if batches are assembled ahead; batch() does not assemble ahead.
   bool assembles_ahead() const {
     return options.prefetch > 0 && options.assemble_ahead.value_or(options.device == DeviceKind::cuda) && reader.any_thread();
   }
   // Batches of the requested epoch that are already being read.
   std::deque<FetchPtr> begun(std::int64_t epoch, std::int64_t first);
-  // Starts to read the next one, beside `others` batches that are being read.
+  // Starts to read the next batch, in addition to `others` batches that are being read.
   void follow(std::size_t others);
 
   SourcePtr source;
   LoaderOptions options;
   Schedule schedule;
   Reader reader;
-  // Epochs that are asked for one after the other go on without a gap: while the last batches of one are used, the first of the
-  // next are read. Not with a store, whose messages are in an order that all ranks know.
+  // Consecutive epochs follow each other without a gap: while the last batches of one are used, the first of the next are read.
+  // Not with a store, whose messages have an order that all ranks know.
   struct Following {
     std::int64_t epoch = -1;
     std::vector<std::int64_t> order;
     std::deque<FetchPtr> fetches;
   };
   Following following;
-  std::int64_t asked = -1;  // the epoch before
+  std::int64_t asked = -1;  // the previously requested epoch
   Assembler assembler;
   Uploader uploader;
 };
@@ -55,7 +55,8 @@ struct Loader::State {
 std::deque<FetchPtr> Loader::State::begun(std::int64_t epoch, std::int64_t first) {
   const auto last = std::exchange(asked, epoch);
   auto found = std::exchange(following, {});
-  // A loader that is asked for the same epoch again and again, as for tests, would keep memory while another one is used.
+  // Only after two consecutive epochs: a loader that reads the same epoch again and again, as for tests, would otherwise keep
+  // memory while another loader is used.
   if (epoch == last + 1 && epoch > 0 && !reader.needs_all()) following.epoch = epoch + 1;
   if (found.epoch != epoch || first != 0) return {};
   return std::move(found.fetches);
@@ -74,7 +75,7 @@ void Loader::State::follow(std::size_t others) {
 
 Loader::Loader(SourcePtr source, LoaderOptions options) {
   require(source != nullptr, "[data] a loader needs a source");
-  require(is_floating(options.dtype), "[data] x is of a floating-point type, not {}", name_of(options.dtype));
+  require(is_floating(options.dtype), "[data] x must have a floating-point type, not {}", name_of(options.dtype));
   for (const auto dtype : {options.dtype, options.target_dtype.value_or(options.dtype)})
     require(!is_half(dtype), "[data] batches are float32 or float64, not {}: cast them", name_of(dtype));
   require(options.prefetch >= 0, "[data] {} batches cannot be read ahead", options.prefetch);

@@ -8,10 +8,10 @@
 namespace mpigrad::data {
 
 Reader::Reader(SourcePtr source, const LoaderOptions& o, Schedule& schedule) : source_(std::move(source)), schedule_(schedule) {
-  // Windows are elsewhere in each epoch; a source that keeps samples is the better place for them.
+  // Windows are elsewhere in each epoch, so they are not cached here; a source that keeps samples should cache them.
   const auto& largest = schedule.moves_cells() ? source_->whole() : schedule.spatial();
-  require(o.store_bytes >= 0, "[data] a store has room for bytes from 0 on, not {}", o.store_bytes);
-  require(o.piece_bytes > 0, "[data] pieces that are read collectively have bytes, not {}", o.piece_bytes);
+  require(o.store_bytes >= 0, "[data] the bytes of a store must not be negative, not {}", o.store_bytes);
+  require(o.piece_bytes > 0, "[data] the bytes of pieces that are read collectively must be positive, not {}", o.piece_bytes);
   const bool together = (o.store_bytes > 0 || o.collective) && !source_->in_memory();
   const auto cache = together ? 0 : o.cache_bytes;
   const auto samples = schedule.steps().samples.size();
@@ -26,7 +26,7 @@ void Reader::read(Fetch& fetch, bool later) {
   for (auto& item : fetch.items) read(item);
 }
 
-// Asks for what a sample's block is made of and no store has.
+// Requests the regions of a sample's block that the store does not have.
 void Reader::read(Fetch::Item& item) {
   const bool stored = !item.regions.empty();
   const bool per_cell = source_->target_type().per_cell;
@@ -39,7 +39,7 @@ void Reader::read(Fetch::Item& item) {
   reads.start(*source_);
 }
 
-// Leaves this rank's samples of the batch, with their regions where they are kept.
+// Keeps only this rank's samples of the batch, with their regions if the store has them.
 void Reader::take_from_store(Fetch& fetch, bool later) {
   auto batch = std::exchange(fetch.items, {});
   const auto& layout = schedule_.layouts(fetch.n).x;

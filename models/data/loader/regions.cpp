@@ -13,7 +13,7 @@ namespace mpigrad::data {
 
 namespace {
 
-// Never destroyed: what is read may outlive it otherwise.
+// Never destroyed, because regions may outlive it otherwise.
 HostPool& rooms() {
   static HostPool* instance =
       new HostPool(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
@@ -27,7 +27,7 @@ Room take_room(std::int64_t bytes) { return Room(rooms().allocate(static_cast<st
 
 namespace {
 
-// Whether it is read on the thread that asks.
+// True if the part is read on the calling thread.
 bool reads_here(const Source& source, Region::Part part) {
   return part == Region::Part::values ? source.in_memory() : source.targets_in_memory();
 }
@@ -51,7 +51,7 @@ void Reads::start(const Source& source) {
   });
 }
 
-// Regions and what is kept of them go before the source, so that a job may know it by address.
+// Regions, cached or not, are destroyed before the source, so a job may hold its address.
 RegionPtr start_read(const SourcePtr& source, Region::Part part, std::int64_t sample, const Box& box, Reads& reads) {
   auto region = std::make_shared<Region>();
   region->box = box;
@@ -86,17 +86,17 @@ bool failed(const Region& region) {
 Regions::Regions(SourcePtr source, Part part, const Box& largest, std::size_t samples, std::int64_t bytes, const GridPtr& grid)
     : source_(std::move(source)), part_(part), largest_(largest) {
   const auto budget = bytes >= 0 ? bytes : (std::int64_t{1} << 30) / (grid ? grid->world().transport().node_size() : 1);
-  constexpr double around = 1024;  // bytes of a region beside its elements
+  constexpr double around = 1024;  // bytes of a region in addition to its elements
   const auto all = (static_cast<double>(bytes_of(*source_, part, largest)) + around) * static_cast<double>(samples);
   keep_ = !reads_here(*source_, part) && all <= static_cast<double>(budget);
   left_ = budget - (keep_ ? static_cast<std::int64_t>(all) : 0);
 }
 
-// What holds `box`: of what is kept, one region of the sample holds every box that is ever asked for.
+// The region that contains `box`: a cached region of a sample contains every box that is ever asked for.
 RegionPtr Regions::get(std::int64_t sample, const Box& box, Reads& reads) {
   if (!keep_) return start_read(source_, part_, sample, box, reads);
   auto& found = kept_[sample];
-  if (!found || failed(*found)) found = start_read(source_, part_, sample, largest_, reads);  // what failed is asked for again
+  if (!found || failed(*found)) found = start_read(source_, part_, sample, largest_, reads);  // failed reads are repeated
   return found;
 }
 

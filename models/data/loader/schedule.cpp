@@ -17,24 +17,24 @@ Schedule::Schedule(SourcePtr source, const LoaderOptions& o)
     : source_(std::move(source)), options_(o),
       steps_(*source_, o.samples, o.batch, o.seed, o.shuffle, o.drop_last), kinds_{o.flips, o.shifts, o.transpositions},
       window_(o.crop ? o.crop->extents : source_->extents()) {
-  require(window_.rank() == 3 && window_.elements() > 0, "[data] windows are [D, H, W], at least 1 each: {}", window_);
-  require(!o.transpositions || (window_[0] == window_[1] && window_[1] == window_[2]), "[data] transpositions are for cubes: {}",
+  require(window_.rank() == 3 && window_.elements() > 0, "[data] windows must be [D, H, W], at least 1 each: {}", window_);
+  require(!o.transpositions || (window_[0] == window_[1] && window_[1] == window_[2]), "[data] transpositions need cubes: {}",
           window_);
   if (!o.crop) require_same_extents(*source_, "batches of whole samples need samples of one size, or a crop");
-  require(!o.shifts || (!o.crop && !o.elastic), "[data] periodic shifts are of whole samples, without an elastic deformation");
+  require(!o.shifts || (!o.crop && !o.elastic), "[data] periodic shifts need whole samples without an elastic deformation");
   require(!o.elastic || (o.elastic->amplitude >= 0 && std::isfinite(o.elastic->amplitude) && o.elastic->spacing > 0),
-          "[data] an elastic deformation has an amplitude of 0 or more and a spacing above 0, in cells");
+          "[data] an elastic deformation needs an amplitude of at least 0 and a spacing above 0, in cells");
 
   const auto& target = source_->target_type();
   const auto own = is_floating(target.type) ? o.dtype : target.per_cell ? target.type : DType::int64;
   target_dtype_ = o.target_dtype.value_or(own);
-  require(is_floating(target_dtype_) || !is_floating(own), "[data] y is floating-point, not {}: targets are numbers, not classes",
-          name_of(target_dtype_));
-  require(is_floating(target_dtype_) || target_dtype_ == own, "[data] y is {} or floating-point, not {}", name_of(own),
+  require(is_floating(target_dtype_) || !is_floating(own),
+          "[data] y must be floating-point, not {}: targets are numbers, not classes", name_of(target_dtype_));
+  require(is_floating(target_dtype_) || target_dtype_ == own, "[data] y must be {} or floating-point, not {}", name_of(own),
           name_of(target_dtype_));
   if (o.crop && o.crop->foreground != 0) {
     require(o.crop->foreground > 0 && o.crop->foreground <= 1,
-            "[data] the part of windows with foreground is from 0 to 1, not {}", o.crop->foreground);
+            "[data] the fraction of windows with foreground must be from 0 to 1, not {}", o.crop->foreground);
     require(target.per_cell && target.shape.elements() == 1 && !is_floating(target.type),
             "[data] windows with foreground need labels of cells");
     foreground_.emplace(source_);
@@ -63,7 +63,7 @@ Shape Schedule::target_shape(std::int64_t n, const Shape& box) const {
   return Shape(extents);
 }
 
-// A rank's block with the ghost planes around it.
+// A rank's block with its ghost planes.
 Box Schedule::with_ghost_planes(Box block) const {
   for (int a = 0; a < 3; ++a) {
     const auto w = width_[static_cast<std::size_t>(a)];

@@ -15,7 +15,7 @@ void shuffle(std::vector<std::int64_t>& values, const Philox& random) {
 Steps::Steps(const Source& source, std::vector<std::int64_t> which, std::int64_t batch_, std::uint64_t seed_, bool shuffle_,
              bool drop_last_)
     : samples(std::move(which)), batch(batch_), seed(seed_), shuffle(shuffle_), drop_last(drop_last_) {
-  require(batch > 0, "[data] a batch has at least one sample, not {}", batch);
+  require(batch > 0, "[data] a batch needs at least one sample, not {}", batch);
   if (samples.empty()) {
     samples.resize(static_cast<std::size_t>(source.size()));
     std::iota(samples.begin(), samples.end(), 0);

@@ -21,13 +21,13 @@ bool is_ready(const Region& region) { return region.ready.wait_for(std::chrono::
 
 bool holds(const Box& outer, const Box& inner) { return intersection(outer, inner) == inner; }
 
-// Rows of targets travel as cells do: as the one cell of this box.
+// Rows of targets are sent like cells: as the single cell of this box.
 const Box& one_cell() {
   static const Box box{Shape{0, 0, 0}, Shape{1, 1, 1}};
   return box;
 }
 
-// What a rank is told instead of cells that could not be read. Messages have room for it, however few cells they are for.
+// Length of the reason that a rank receives instead of cells that could not be read. Messages of any size have room for it.
 constexpr std::int64_t reason_bytes = 600;
 std::int64_t message_bytes(std::int64_t cells) { return 1 + std::max(cells, reason_bytes); }
 
@@ -55,7 +55,7 @@ StoreBatch::~StoreBatch() {
   }
   try {
     finish();
-  } catch (...) {  // peers meet the same failure
+  } catch (...) {  // peers get the same error
   }
 }
 
@@ -72,7 +72,7 @@ void StoreBatch::post() {
   for (auto& [rank, peer] : sends_) {
     std::int64_t bytes = 0;
     for (const auto& part : peer.parts) bytes += part.box.elements() * part.cell;
-    // The first byte says whether the others are cells, or why there are none: peers wait for them in any case.
+    // The first byte tells whether cells follow or the reason of an error: peers wait for the message in any case.
     peer.bytes.resize(static_cast<std::size_t>(message_bytes(bytes)));
     auto* to = peer.bytes.data() + 1;
     try {
@@ -121,7 +121,7 @@ void StoreBatch::finish() {
 
 SampleStore::SampleStore(SourcePtr source, GridPtr grid, std::int64_t bytes, std::int64_t piece_bytes)
     : source_(std::move(source)), grid_(std::move(grid)), limit_(bytes), piece_bytes_(piece_bytes) {
-  require(bytes > 0 || (bytes == 0 && piece_bytes > 0), "[data] a store has room for some bytes, not {}", bytes);
+  require(bytes > 0 || (bytes == 0 && piece_bytes > 0), "[data] a store needs room for at least one byte, not {}", bytes);
   if (!grid_) {
     coordinates_ = {{0, 0, 0, 0}}, members_ = {{0}}, used_ = {0};
     return;
@@ -158,7 +158,7 @@ std::int64_t SampleStore::room_for(const std::vector<std::int64_t>& samples) con
   for (const auto sample : samples) {
     const auto bytes = most_bytes(sample);
     if (bytes > left) continue;
-    // Each group has as many, to within one.
+    // Each group keeps the same number of samples, to within one.
     ++room;
     if (room % groups == 0) left -= bytes;
   }
@@ -196,7 +196,7 @@ const SampleStore::Block& SampleStore::read(std::int64_t sample) {
   for (const auto part : {Region::Part::values, Region::Part::targets}) {
     const auto p = static_cast<std::size_t>(part);
     if (part == Region::Part::targets && !cells_have_targets()) continue;
-    // What could not be read is asked for again.
+    // Failed reads are repeated.
     if (block[p] && !failed(*block[p])) continue;
     if (!block[p]) bytes_ += box.elements() * cells[p];
     block[p] = start_read(source_, part, sample, box, reads);
@@ -207,7 +207,7 @@ const SampleStore::Block& SampleStore::read(std::int64_t sample) {
 
 std::vector<SampleStore::Holder> SampleStore::pieces(int group, const std::vector<std::vector<Box>>& boxes,
                                                      std::int64_t turn) const {
-  // Of windows, no more than what they need.
+  // For windows, only the cells that they need.
   Box all{Shape{0, 0, 0}, Shape{0, 0, 0}};
   for (const auto& of_rank : boxes)
     for (const auto& box : of_rank) {
@@ -223,8 +223,8 @@ std::vector<SampleStore::Holder> SampleStore::pieces(int group, const std::vecto
   const auto most = std::min(static_cast<std::int64_t>(ranks.size()), planes);
   const auto readers = std::clamp<std::int64_t>(all.elements() * (values + targets) / piece_bytes_, 1, most);
   const auto cuts = balanced_cuts(planes, static_cast<int>(readers));
-  // Ranks that follow each other are on one node and have blocks beside each other: each piece is read by one of its own row of
-  // them, in turns.
+  // Consecutive ranks are on one node and have adjacent blocks: each piece is read by one rank of its own row of consecutive
+  // ranks, in turns.
   const auto row = [&](std::int64_t piece) { return piece * static_cast<std::int64_t>(ranks.size()) / readers; };
   std::vector<Holder> result;
   for (std::int64_t piece = 0; piece < readers; ++piece) {
@@ -289,7 +289,7 @@ void SampleStore::read_together(StoreBatch& to, std::size_t i, const Wanted& wan
   if (cells_have_targets()) {
     deliver(to, Region::Part::targets, i, wanted.group, holders, block_in(Region::Part::targets, holders), boxes_of);
   } else if (!source_->targets_in_memory() && source_->target_type().shape.elements() > 0) {
-    // A row of targets is read by one that reads the sample anyway.
+    // A row of targets is read by a rank that reads the sample anyway.
     const auto reader = holders.empty() ? ranks[static_cast<std::size_t>(turn) % ranks.size()] : holders.front().rank;
     const std::vector<Holder> row{{reader, one_cell()}};
     deliver(to, Region::Part::targets, i, wanted.group, row, block_in(Region::Part::targets, row),

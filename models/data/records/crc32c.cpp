@@ -22,7 +22,7 @@ constexpr std::array<std::uint32_t, 256> make_table() {
 constexpr auto table = make_table();
 
 #if defined(__x86_64__)
-// Eight bytes an instruction; each waits for the one before, which is still several GB/s.
+// Eight bytes per instruction; each instruction waits for the previous one, and this is still several GB/s.
 __attribute__((target("sse4.2"))) std::uint32_t crc32c_by_processor(std::string_view bytes, std::uint32_t before) {
   std::uint64_t value = ~before;
   const char* at = bytes.data();

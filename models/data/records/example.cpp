@@ -16,7 +16,7 @@ namespace {
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// f(number, bytes) for every field of a message that has a length; others are passed over. False: no message.
+// Calls f(number, bytes) for every length-delimited field of a message; skips others. False: not a message.
 template <class F>
 bool for_fields(std::string_view message, F f) {
   if (message.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) return false;
@@ -41,7 +41,7 @@ bool for_fields(std::string_view message, F f) {
 bool examples_available() { return true; }
 
 Example::Example(std::string_view record, std::string file) : file_(std::move(file)) {
-  // Field 1 of an Example are its Features, of them field 1 the entries of a map: 1 the key, 2 the value.
+  // Field 1 of an Example is its Features; field 1 of Features is the entries of a map: 1 the key, 2 the value.
   const bool good = for_fields(record, [&](int example_field, std::string_view features) {
     return example_field != 1 || for_fields(features, [&](int field, std::string_view entry) {
              if (field != 1) return true;
@@ -55,7 +55,7 @@ Example::Example(std::string_view record, std::string file) : file_(std::move(fi
              return whole;
            });
   });
-  require(good, "[tfrecord] {}: a record is no tf.train.Example", file_);
+  require(good, "[tfrecord] {}: a record is not a tf.train.Example", file_);
 }
 
 std::string_view Example::feature(const std::string& name) const {
@@ -84,7 +84,7 @@ std::vector<double> Example::numbers(const std::string& name) const {
   proto::Feature message;
   const auto bytes = feature(name);
   const bool read = message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  require(read && (message.has_float_list() || message.has_int64_list()), "[tfrecord] {}: '{}' is no list of numbers", file_,
+  require(read && (message.has_float_list() || message.has_int64_list()), "[tfrecord] {}: '{}' is not a list of numbers", file_,
           printable(name));
   if (message.has_float_list()) return {message.float_list().value().begin(), message.float_list().value().end()};
   std::vector<double> result;

@@ -39,7 +39,7 @@ std::int64_t RecordFiles::look_through(File& file) {
   return count;
 }
 
-// Every second mark goes.
+// Drops every second mark.
 void RecordFiles::thin_out() {
   marks_ = 0, limits_.interval *= 2;
   for (auto& file : files_) {
@@ -62,7 +62,7 @@ void RecordFiles::check(std::size_t part, std::size_t parts) const {
   }
 }
 
-// The stream that is the nearest one before the record: one that is open, a copy of a mark's, or a new one.
+// The nearest stream before the record: an open one, a copy of a mark's, or a new one.
 RecordFiles::Mark RecordFiles::take_stream(const Place& place) {
   const auto& file = files_[place.file];
   const auto after = std::upper_bound(file.marks.begin(), file.marks.end(), place.record,
@@ -99,8 +99,8 @@ void RecordFiles::read(std::int64_t record, std::string& to) {
   }
   require(there && next_record(*stream, file.name, to), "[tfrecord] {} has fewer records than when it was first read", file.name);
   if (place.record + 1 == count) {
-    require(at_end(*stream), "[tfrecord] {}: more than {} records, which it had, or the first file of its folder has", file.name,
-            count);
+    require(at_end(*stream), "[tfrecord] {}: more than {} records, the number when it was opened or that of the first file",
+            file.name, count);
     return;
   }
   const std::lock_guard lock(mutex_);

@@ -11,7 +11,7 @@
 namespace mpigrad::data {
 namespace {
 
-// Little-endian.
+// Reads a little-endian number.
 template <class T>
 std::string bytes_of(T value) {
   std::string bytes;
@@ -40,7 +40,7 @@ std::string framed(std::string_view record) {
 std::uint64_t record_length(std::string_view start, const std::string& name) {
   require(start.size() == frame_start, "[tfrecord] {}: the file ends in a frame", name);
   require(masked_crc32c(start.substr(0, 8)) == number_in<std::uint32_t>(start.substr(8)),
-          "[tfrecord] {}: no TFRecord file, or damaged: the checksum of a record's length is wrong", name);
+          "[tfrecord] {}: not a TFRecord file, or damaged: the checksum of a record's length is wrong", name);
   return number_in<std::uint64_t>(start);
 }
 
@@ -58,10 +58,10 @@ std::optional<std::uint64_t> next_length(ByteStream& stream, const std::string& 
   return length;
 }
 
-// A piece is still in the cache when its checksum is taken.
+// Pieces that are still in the cache when their checksum is computed.
 constexpr std::size_t bytes_at_once = 1 << 17;
 
-// `count` bytes of a record of `length`.
+// Reads `count` bytes of a record of `length` bytes.
 void read_all(ByteStream& stream, char* to, std::size_t count, std::uint64_t length, const std::string& name) {
   require(read(stream, to, count) == count, "[tfrecord] {}: truncated in a record of {} bytes", name, length);
 }
@@ -73,7 +73,7 @@ bool next_record(ByteStream& stream, const std::string& name, std::string& recor
   if (!length) return false;
   if (record.capacity() < *length)
     require_host_memory(fmt::format("[tfrecord] {}: a record", name), static_cast<double>(*length));
-  // A packed stream may claim what never comes: only what arrives is touched.
+  // A packed stream may claim more bytes than arrive: only memory for bytes that arrive is touched.
   if (record.size() > *length) record.resize(*length);
   record.reserve(*length);
   std::uint32_t checksum = 0;

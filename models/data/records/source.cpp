@@ -24,13 +24,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Negative numbers are taken for numbers, too: no file is left out for its name.
+// Negative numbers match, too, so that no file is silently left out because of its name.
 bool is_record_name(const std::string& name) {
   static const std::regex pattern(R"(.*\.tfrecords?(-[-\d]+-of-[-\d]+)?(\.gz)?)");
   return std::regex_match(name, pattern);
 }
 
-// Error: a file NAME-I-of-N without all others of the N.
+// Error: a file NAME-I-of-N without all the other files of the N.
 void require_all_shards(const std::vector<fs::path>& files) {
   static const std::regex pattern(R"((.*)-(\d{1,9})-of-(\d{1,9})(\.gz)?)");
   std::map<std::pair<std::string, std::int64_t>, std::set<std::int64_t>> sets;
@@ -38,26 +38,26 @@ void require_all_shards(const std::vector<fs::path>& files) {
     std::smatch parts;
     const auto name = file.filename().string();
     static const std::regex impossible(R"(.*-(-[-\d]*-of-[-\d]+|[-\d]+-of-([-\d]*-[-\d]*|0+))(\.gz)?)");
-    require(!std::regex_match(name, impossible), "[tfrecord] {}: its name has numbers that no part of a set has",
+    require(!std::regex_match(name, impossible), "[tfrecord] {}: its name has numbers that are impossible for a part of a set",
             printable(file.string()));
     if (!std::regex_match(name, parts, pattern)) continue;
     const auto number = std::stoll(parts[2]);
-    require(sets[{parts[1], std::stoll(parts[3])}].insert(number).second, "[tfrecord] {}: there are two files {} of this name",
-            printable(file.string()), number);
+    require(sets[{parts[1], std::stoll(parts[3])}].insert(number).second,
+            "[tfrecord] {}: there are two files with number {} of this name", printable(file.string()), number);
   }
   for (const auto& [set, numbers] : sets) {
     const auto& [name, count] = set;
     std::int64_t missing = 0;
     while (numbers.contains(missing)) ++missing;
     require(missing >= count && static_cast<std::int64_t>(numbers.size()) == count,
-            "[tfrecord] {}: {} of the {} files {}-*-of-{:05} are here; number {} is not",
+            "[tfrecord] {}: {} of the {} files {}-*-of-{:05} exist; number {} is missing",
             printable(files.front().parent_path().string()), numbers.size(), count, printable(name), count, missing);
   }
 }
 
 struct Decoded {
   std::string record;
-  std::string_view volume;  // in it
+  std::string_view volume;  // in the record
   std::vector<double> targets;
 };
 using DecodedPtr = std::shared_ptr<const Decoded>;
@@ -72,13 +72,14 @@ struct RecordSource::State {
   RecordFiles files;
   SampleType type;
 
-  // Memory of records that nobody needs any more: fresh pages cost as much as reading them.
+  // Memory of records that are no longer used: fresh pages cost as much as reading them.
   mutable std::mutex spare_mutex;
   mutable std::vector<std::string> spare;
-  // What was unpacked last: values and targets of a sample are asked for one after the other, or by two threads at once.
+  // The most recently unpacked records: values and targets of a sample are asked for one after the other, or by two threads at
+  // once.
   std::mutex mutex;
   std::deque<std::pair<std::int64_t, std::shared_future<DecodedPtr>>> recent;
-  std::optional<JobQueue> queue;  // ends first
+  std::optional<JobQueue> queue;  // destroyed first
 
   std::string file_of(std::int64_t sample) const { return printable(files.path_of(sample).string()); }
   DecodedPtr decode(std::int64_t sample) {
@@ -100,7 +101,7 @@ struct RecordSource::State {
     if (!spare.empty()) result->record = std::move(spare.back()), spare.pop_back();
     return result;
   }
-  // As the first one is.
+  // A decoded record, checked against the first one.
   DecodedPtr checked(std::int64_t sample) {
     auto result = decode(sample);
     const auto bytes = type.extents.elements() * type.channels * size_of(type.type);
@@ -134,7 +135,7 @@ struct RecordSource::State {
       return result;
     } catch (...) {
       promise.set_exception(std::current_exception());
-      const std::lock_guard lock(mutex);  // it is read again when it is asked for again
+      const std::lock_guard lock(mutex);  // a later request reads it again
       std::erase_if(recent, [&](const auto& each) { return each.first == sample; });
       throw;
     }
@@ -142,7 +143,7 @@ struct RecordSource::State {
   void settle();
 };
 
-// The first record settles what all must be.
+// The first record determines what the others must be.
 void RecordSource::State::settle() {
   const auto name = file_of(0);
   require(options.channels > 0, "[tfrecord] volumes have at least one channel, not {}", options.channels);
@@ -153,8 +154,8 @@ void RecordSource::State::settle() {
   if (extents.rank() == 0) {
     const auto side = std::llround(std::cbrt(static_cast<double>(bytes) / static_cast<double>(cell)));
     require(side > 0 && side * side * side * cell == bytes,
-            "[tfrecord] {}: {} bytes are no cube of {} channels of {}: say which extents they have", name, bytes,
-            options.channels, name_of(options.type));
+            "[tfrecord] {}: {} bytes are not a cube of {} channels of {}: set the extents", name, bytes, options.channels,
+            name_of(options.type));
     extents = {side, side, side};
   }
   require(extents.rank() == 3 && extents.elements() > 0, "[tfrecord] extents are [D, H, W], at least 1 each: {}", extents);
@@ -172,7 +173,7 @@ void RecordSource::State::settle() {
 }
 
 RecordSource::RecordSource(const fs::path& path, RecordOptions options) {
-  require(std::endian::native == std::endian::little, "[tfrecord] volumes' bytes are little-endian, which this processor is not");
+  require(std::endian::native == std::endian::little, "[tfrecord] bytes of volumes are little-endian, but this processor is not");
   const auto files = files_at(path, is_record_name, "no *.tfrecord and no *.tfrecord.gz in this folder");
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) require_all_shards(files);
@@ -202,7 +203,7 @@ void RecordSource::read_targets(std::int64_t sample, const Box&, std::byte* out)
   require_sample(*this, sample);
   const auto decoded = state_->get(sample);
   const auto bytes = std::as_bytes(std::span(decoded->targets));
-  std::copy(bytes.begin(), bytes.end(), out);  // there may be none
+  std::copy(bytes.begin(), bytes.end(), out);  // may be empty
 }
 
 void RecordSource::check(std::int64_t part, std::int64_t parts) const {

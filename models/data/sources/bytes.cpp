@@ -20,7 +20,7 @@ class FileStream final : public ByteStream {
     const auto name = path.string();
     std::error_code error;
     require(fs::exists(path, error), "[data] {}: no such file", name);
-    // Opening a pipe would wait for somebody to write.
+    // Opening a pipe would wait for a writer.
     require(fs::is_regular_file(path, error), "[data] {}: not a regular file", name);
     size_ = fs::file_size(path, error);
     require(!error, "[data] {}: {}", name, error.message());
@@ -37,7 +37,7 @@ class FileStream final : public ByteStream {
   }
   double most_left() const override { return static_cast<double>(size_ - used_); }
   std::uint64_t pass(std::uint64_t count) override {
-    constexpr std::uint64_t in_buffer = 4096;  // such steps cost less within the stream's buffer than a new read
+    constexpr std::uint64_t in_buffer = 4096;  // shorter steps are cheaper within the stream's buffer than a new read
     const auto passed = std::min(count, size_ - used_);
     used_ += passed;
     if (stream_ && passed < in_buffer) stream_->ignore(static_cast<std::streamsize>(passed));
@@ -97,7 +97,7 @@ std::vector<fs::path> files_at(const fs::path& path, const std::function<bool(co
 }
 
 Bytes take(ByteStream& stream, std::size_t count) {
-  // Only what arrives is touched: an estimate of what is left may be far too large.
+  // Touches only memory for bytes that arrive: the estimate of the remaining bytes may be far too large.
   constexpr std::size_t at_once = 1 << 20;
   Bytes bytes;
   bytes.reserve(static_cast<std::size_t>(std::clamp(stream.most_left(), 0.0, static_cast<double>(count))));
@@ -156,7 +156,7 @@ StoredType stored_type(char kind, int size, bool big, const std::string& name) {
   else if (kind == 'i' && (size == 4 || size == 8)) result.type = size == 4 ? DType::int32 : DType::int64;
   else if (kind == 'u' && size == 2) result.type = DType::uint16;
   else if (kind == 'u' && (size == 4 || size == 8)) result.type = DType::int64;
-  else require(kind == 'u' && size == 1, "[data] {}: elements of kind {} and {} bytes are not read", name, kind, size);
+  else require(kind == 'u' && size == 1, "[data] {}: elements of kind {} and {} bytes are not supported", name, kind, size);
   return result;
 }
 
@@ -176,7 +176,7 @@ void convert(const std::byte* from, std::int64_t count, bool swap, Bytes& to) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<To>(load<From>(from + i * std::int64_t{sizeof(From)}, swap));
 }
 
-// As visit_stored(), of what need not be a type of the engine's.
+// Like visit_stored(), including types that the engine does not have.
 template <class F>
 void visit_file_type(const StoredType& s, F f) {
   if (s.kind == 'f') {
@@ -220,10 +220,10 @@ Bytes converted(const std::byte* from, std::int64_t count, const StoredType& sto
 
 namespace {
 
-// Whether the stored bytes are the elements.
+// True if the stored bytes are the elements.
 bool as_stored(const StoredType& stored) {
   const bool native = stored.size == 1 || stored.big_endian == (std::endian::native == std::endian::big);
-  return native && size_of(stored.type) == stored.size && stored.kind != 'b';  // any byte may stand for true
+  return native && size_of(stored.type) == stored.size && stored.kind != 'b';  // any non-zero byte may mean true
 }
 
 }  // namespace
@@ -255,7 +255,7 @@ Bytes converted(Bytes bytes, const StoredType& stored, const std::string& name) 
 }
 
 std::vector<std::int64_t> integers(const Bytes& values, DType type, const std::string& name) {
-  require(!is_floating(type), "[data] {}: labels are integers, not {}", name, name_of(type));
+  require(!is_floating(type), "[data] {}: labels must be integers, not {}", name, name_of(type));
   std::vector<std::int64_t> result;
   visit_any_integral(type, [&](auto zero) {
     using T = decltype(zero);
@@ -278,7 +278,7 @@ void copy_cells(const std::byte* from, const Box& from_box, const Box& part, con
   const auto place = [&](const Box& whole, const Shape& extents, std::int64_t d, std::int64_t h) {
     return (((d - whole.begin[0]) * extents[1] + h - whole.begin[1]) * extents[2] + part.begin[2] - whole.begin[2]) * cell;
   };
-  // Rows that follow each other in both arrays are one.
+  // Rows that are consecutive in both arrays are copied at once.
   const bool full_rows = size[2] == source[2] && size[2] == target[2];
   const bool full_planes = full_rows && size[1] == source[1] && size[1] == target[1];
   const auto rows = full_rows ? size[1] : 1, planes = full_planes ? size[0] : 1;

@@ -15,7 +15,7 @@ CifarFiles read_cifar(const std::vector<std::filesystem::path>& paths) {
     const auto name = path.string();
     const bool ten = bytes.size() % (pixels + 1) == 0, hundred = bytes.size() % (pixels + 2) == 0;
     require(!bytes.empty() && ten != hundred,
-            "[cifar] {}: {} bytes are no whole number of records of 3073 (CIFAR-10) or 3074 bytes (CIFAR-100)", name,
+            "[cifar] {}: {} bytes are not a whole number of records of 3073 (CIFAR-10) or 3074 bytes (CIFAR-100)", name,
             bytes.size());
     const std::size_t own = ten ? 1 : 2;
     if (labels.empty()) labels = ten ? std::vector<Labels>{{"label", {}}} : std::vector<Labels>{{"coarse", {}}, {"fine", {}}};

@@ -20,14 +20,14 @@ namespace {
 constexpr std::size_t most_in_flight = 16;
 constexpr std::int64_t word_bytes = 8;
 
-// Numbers that a network cannot take: those that are not finite, those beyond `most`, and negative ones instead of counts.
+// Limits for numbers that a network can process: finite, of magnitude at most `most`, and not negative for counts.
 struct Limits {
   double most = std::numeric_limits<double>::max();
-  bool negative = true;  // are allowed
+  bool negative = true;  // negative numbers are allowed
 };
 
-// Place of the first flaw of so many numbers; `count`: there is none. Bits of floating-point numbers are compared as integers:
-// without the sign they have the order of the numbers, and infinities and NaN are the largest.
+// Index of the first flaw among `count` numbers; `count` if there is none. Floating-point numbers are compared as integers:
+// without the sign bit, their bits have the order of the numbers, and infinities and NaN are the largest.
 template <class T>
 std::int64_t first_flaw(const T* values, std::int64_t count, const Limits& limits) {
   const auto find = [&](const auto& is_flaw) {
@@ -54,15 +54,15 @@ double most_of(DType dtype) {
   return computed_in(dtype) == DType::float32 ? greatest_float32 : std::numeric_limits<double>::max();
 }
 
-// A number that is a flaw and not a negative count.
+// Describes a number that is a flaw other than a negative count.
 std::string text_of_flaw(double value, DType dtype) {
   return std::isfinite(value) ? fmt::format("{}, which {} cannot hold", value, name_of(dtype)) : fmt::format("{}", value);
 }
 
-// A part of a sample, in memory or on its way there.
+// A part of a sample, in memory or being read.
 struct Slab {
   std::int64_t number = 0, place = 0, sample = 0;
-  // Of eight bytes, counted over all samples: where its values and its targets begin.
+  // In words of eight bytes, counted over all samples: the beginning of the slab's values and targets.
   std::int64_t values_at = 0, targets_at = 0;
   bool first = false;  // of its sample
   Box box;
@@ -90,7 +90,7 @@ class ContentsReader {
     const auto extents = source_.extents_of(sample);
     if (whole_) return std::max<std::int64_t>(1, extents[0]);
     const auto plane = extents[1] * extents[2] * (source_.channels() * size_of(source_.type()));
-    // Eight planes are whole words, whatever the type.
+    // Eight planes are whole words for every type.
     return std::max<std::int64_t>(8, o_.slab_bytes / std::max<std::int64_t>(1, plane) / 8 * 8);
   }
 
@@ -99,7 +99,7 @@ class ContentsReader {
     return target_elements(source_, box) * size_of(source_.target_type().type);
   }
 
-  // `values_at`, `targets_at`: where those of the sample begin.
+  // `values_at`, `targets_at`: the beginnings for the whole sample.
   Slab start(std::int64_t number, std::int64_t place, std::int64_t sample, std::int64_t values_at, std::int64_t targets_at,
              const Box& box) const {
     Slab slab;
@@ -149,7 +149,7 @@ class ContentsReader {
  private:
   struct Passed {
     std::uint64_t hash = 0;
-    std::int64_t flaw = -1;  // place of the first one; -1: none
+    std::int64_t flaw = -1;  // index of the first flaw; -1: none
   };
 
   std::string kind_of(const Slab& slab) const {
@@ -160,7 +160,7 @@ class ContentsReader {
     return fmt::format("{}: {} {} {}", slab.place, targets.shape, name_of(targets.type), targets.per_cell);
   }
 
-  // In blocks that stay in a cache for both. `at`: the place of the first eight bytes among all.
+  // Hashes and checks in blocks that stay in a cache for both. `at`: the index of the first word among all words.
   Passed pass(DType type, const std::byte* from, std::int64_t bytes, std::int64_t at, const Limits& limits) const {
     Passed passed;
     constexpr std::int64_t block = 1 << 15;
@@ -189,7 +189,7 @@ class ContentsReader {
     const Shape place{slab.box.begin[0] + cell / e[2] / e[1], cell / e[2] % e[1], cell % e[2]};
     const auto value = number_at(source_.type(), slab.values.get(), at);
     const auto text = transform_ == Transform::log1p && std::isfinite(value)
-                          ? fmt::format("{}: counts, which are seen as log(1 + x), are not negative", value)
+                          ? fmt::format("{}: counts, which become log(1 + x), must not be negative", value)
                           : text_of_flaw(value, o_.dtype);
     fail("[data] {}: the value at {} [z, y, x]{} is {}", source_.name_of_sample(slab.sample), place,
          channels > 1 ? fmt::format(" of channel {}", at % channels) : "", text);
@@ -213,7 +213,7 @@ class ContentsReader {
   const ContentsOptions& o_;
   double most_;
   Transform transform_;
-  // The source decodes whole files, and would do that again for each slab.
+  // True if the source decodes whole files, which it would repeat for each slab.
   bool whole_ = &source_.queue() != &io_thread() || dynamic_cast<const VolumeFolder*>(&source_) != nullptr;
 };
 

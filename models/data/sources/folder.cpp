@@ -20,7 +20,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// One decoded file.
+// A decoded file.
 struct Picture {
   Shape extents;
   std::int64_t channels = 0;
@@ -37,7 +37,7 @@ Picture decode(const fs::path& path, int channels) {
     return result;
   }
   const auto bytes = read_bytes(path);
-  // What a file is, its first bytes say better than its name.
+  // The first bytes identify a file more reliably than its name.
   const bool png = bytes.size() >= 4 && bytes[0] == std::byte{0x89} && bytes[1] == std::byte{'P'};
   const bool jpeg = bytes.size() >= 3 && bytes[0] == std::byte{0xff} && bytes[1] == std::byte{0xd8};
   require(png || jpeg, "[data] {}: neither PNG nor JPEG", name);
@@ -79,7 +79,7 @@ struct FolderSource::State {
   FolderOptions options;
   augment::Fit fit = augment::Fit::cover;
   SampleType type{.extents = {}, .channels = 0};
-  std::optional<JobQueue> queue;  // ends first
+  std::optional<JobQueue> queue;  // destroyed first
 
   void list(const fs::path& path);
   Picture load(std::int64_t sample) const;
@@ -104,7 +104,7 @@ void FolderSource::State::list(const fs::path& path) {
     require(is_volume(file) == is_volume(files.front()), "[data] {} is a picture, {} a volume: one folder has one kind",
             (is_volume(file) ? files.front() : file).string(), (is_volume(file) ? file : files.front()).string());
   require(classes.empty() || labels_of_folders.values.size() == files.size(),
-          "[data] {}: files beside folders: {} belongs to no class", path.string(), files.front().string());
+          "[data] {}: files next to folders: {} belongs to no class", path.string(), files.front().string());
   labels = std::move(options.labels);
   for (const auto& each : labels) require_labels(each, static_cast<std::int64_t>(files.size()), path.string());
   if (labels.empty() && !classes.empty()) labels.push_back(std::move(labels_of_folders));
@@ -112,7 +112,7 @@ void FolderSource::State::list(const fs::path& path) {
   if (!labels.empty()) type.targets.type = DType::int64, type.targets.shape = {static_cast<std::int64_t>(labels.size())};
 }
 
-// The first file settles what the others must be, as far as the options do not.
+// The first file determines what the others must be, unless the options do.
 Picture FolderSource::State::load(std::int64_t sample) const {
   const auto& path = files[static_cast<std::size_t>(sample)];
   auto decoded = decode(path, options.channels);
@@ -124,12 +124,13 @@ Picture FolderSource::State::load(std::int64_t sample) const {
   }
   const auto first = files.front().string();
   require(type.channels == 0 || decoded.channels == type.channels,
-          "[data] {} has {} channels, {} has {}: say which number is wanted", path.string(), decoded.channels, first,
+          "[data] {} has {} channels, {} has {}: choose the number of channels", path.string(), decoded.channels, first,
           type.channels);
-  require(type.channels == 0 || decoded.type == type.type, "[data] {} has {} bits for each value, {} has {}: save both alike",
-          path.string(), 8 * size_of(decoded.type), first, 8 * size_of(type.type));
-  require(extents.rank() == 0 || decoded.extents == extents, "[data] {} is {}, {} is {}: say which extents are wanted",
-          path.string(), decoded.extents, first, extents);
+  require(type.channels == 0 || decoded.type == type.type,
+          "[data] {} has {} bits for each value, {} has {}: save both in the same way", path.string(), 8 * size_of(decoded.type),
+          first, 8 * size_of(type.type));
+  require(extents.rank() == 0 || decoded.extents == extents, "[data] {} is {}, {} is {}: choose the extents", path.string(),
+          decoded.extents, first, extents);
   return decoded;
 }
 
@@ -137,13 +138,13 @@ FolderSource::FolderSource(const fs::path& path, FolderOptions options) : state_
   auto& s = *state_;
   s.options = std::move(options);
   const auto& o = s.options;
-  require(o.channels == 0 || o.channels == 1 || o.channels == 3, "[data] pictures have 1 or 3 channels, not {}", o.channels);
+  require(o.channels == 0 || o.channels == 1 || o.channels == 3, "[data] pictures must have 1 or 3 channels, not {}", o.channels);
   s.list(path);
   s.fit = o.fit.value_or(is_volume(s.files.front()) ? augment::Fit::pad : augment::Fit::cover);
   auto& t = s.type;
   if (o.extents.rank() > 0) t.extents = o.extents.rank() == 2 ? Shape{1, o.extents[0], o.extents[1]} : o.extents;
   require(o.extents.rank() == 0 || (t.extents.rank() == 3 && t.extents.elements() > 0),
-          "[data] extents are [H, W] or [D, H, W], at least 1 each: {}", o.extents);
+          "[data] extents must be [H, W] or [D, H, W], at least 1 each: {}", o.extents);
   const auto first = s.load(0);
   t.extents = first.extents, t.channels = first.channels, t.type = first.type;
   if (t.type == DType::uint8) t.transform = Transform::unit;

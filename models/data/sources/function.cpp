@@ -11,7 +11,7 @@ FunctionSource::FunctionSource(FunctionSamples samples) : samples_(std::move(sam
   require(s.size > 0 && s.channels > 0 && s.extents.rank() == 3 && s.extents.elements() > 0,
           "[data] {}: no samples: {} of {} with {} channels", s.name, s.size, s.extents, s.channels);
   require(s.values != nullptr && s.targets != nullptr && !s.target_names.empty(),
-          "[data] {}: a function is needed for values, one for targets, and a name for each of these", s.name);
+          "[data] {}: needs a function for values, a function for targets, and a name for each target", s.name);
   type_ = {.extents = s.extents, .channels = s.channels};
   type_.targets = {.type = s.classes ? DType::int64 : DType::float64,
                    .shape = {static_cast<std::int64_t>(s.target_names.size())},
@@ -35,7 +35,7 @@ void FunctionSource::read_targets(std::int64_t sample, const Box&, std::byte* ou
   require(values.size() == samples_.target_names.size(), "[data] {} has {} targets for {} names", name, values.size(),
           samples_.target_names.size());
   for (std::size_t i = 0; samples_.classes && i < values.size(); ++i) {
-    require(values[i] == std::floor(values[i]), "[data] {}: {} is no class", name, values[i]);
+    require(values[i] == std::floor(values[i]), "[data] {}: {} is not a class", name, values[i]);
     require_exact(values[i], samples_.target_names[i], name);
   }
   convert(values.data(), DType::float64, static_cast<std::int64_t>(values.size()), target_type().type, out);

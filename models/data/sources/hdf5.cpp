@@ -24,23 +24,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Files that this process may still open (`ulimit -n`).
+// The number of files that this process may still open (`ulimit -n`).
 std::int64_t descriptors_left() {
   constexpr auto plenty = std::numeric_limits<std::int64_t>::max();
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return plenty;
   std::error_code error;
   const fs::directory_iterator open("/proc/self/fd", error);
-  if (error) return error == std::errc::too_many_files_open ? 0 : plenty;  // elsewhere there is no such folder
+  if (error) return error == std::errc::too_many_files_open ? 0 : plenty;  // other systems have no such folder
   return static_cast<std::int64_t>(limit.rlim_cur) - std::distance(begin(open), end(open));
 }
-// For sockets and files of others, and for a file that one of these leads to.
+// Reserved for sockets, for files of other code, and for a file to which one of these files links.
 constexpr std::int64_t spare_descriptors = 32;
 
-// Files that are open for reading, the most recently used ones; for the I/O thread alone, so that needs no lock.
+// The most recently used files, open for reading; only for the I/O thread, so it needs no lock.
 class OpenFiles {
  public:
-  using Inspect = std::function<void(std::size_t, const Hdf5Reader&)>;  // what is wrong with a file that was opened
+  using Inspect = std::function<void(std::size_t, const Hdf5Reader&)>;  // checks a file that was opened
   OpenFiles(std::vector<fs::path> paths, std::size_t limit, Inspect inspect)
       : paths_(std::move(paths)), limit_(limit), inspect_(std::move(inspect)) {}
 
@@ -71,14 +71,14 @@ class OpenFiles {
 
 bool is_number(const Hdf5Dataset& dataset) { return dataset.kind == Hdf5Dataset::Kind::number; }
 
-// Texts of a file that people will read.
+// Texts of a file, made printable.
 std::vector<std::string> names_in(const Hdf5Reader& reader, const std::string& dataset) {
   auto names = reader.read_strings(dataset);
   for (auto& name : names) name = printable(name);
   return names;
 }
 
-// Zeros that nobody wrote are no data.
+// Zeros that were never written are not data.
 void require_written(const Hdf5Reader& reader, const Hdf5Dataset& dataset) {
   require(dataset.written, "[data] {}: '{}' claims {} and was never written", reader.path().string(), printable(dataset.name),
           dataset.shape);
@@ -87,7 +87,7 @@ void require_written(const Hdf5Reader& reader, const Hdf5Dataset& dataset) {
 Transform transform_named(const std::string& name, const fs::path& path) {
   for (const auto transform : {Transform::none, Transform::log1p, Transform::unit, Transform::unit16})
     if (name_of(transform) == name) return transform;
-  fail("[data] {}: the transform '{}' is not known", path.string(), printable(name));
+  fail("[data] {}: unknown transform '{}'", path.string(), printable(name));
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ Transform transform_named(const std::string& name, const fs::path& path) {
 std::vector<fs::path> hdf5_files(const fs::path& path) {
   return files_at(
       path, [](const std::string& name) { return name.ends_with(".hdf5") || name.ends_with(".h5"); },
-      "no universes in this folder, that is no *.hdf5 and no *.h5");
+      "no universes (*.hdf5, *.h5) in this folder");
 }
 
 // ---- universes
@@ -109,7 +109,7 @@ struct UniverseSource::State {
   OpenFiles files;
   bool with_targets;
   SampleType type{.channels = 0, .transform = Transform::log1p};
-  // The first file settles what all must be.
+  // The first file determines what the others must be.
   void inspect(const Hdf5Reader& reader) {
     const auto path = reader.path().string();
     const auto full = reader.describe("full");
@@ -215,12 +215,13 @@ bool UniverseSource::has_physical() const {
 
 // ---- files with many samples each
 
-// What one file holds.
+// The contents of one file.
 struct ArrayPart {
   std::int64_t size = 0;
-  std::int64_t place = 0, together = 0;  // of pack()'s files: its first sample's number, and how many all have; else 0, 0
+  std::int64_t place = 0, together = 0;  // of pack()'s files: the first sample's number, and the total number of samples; else 0,
+                                         // 0
   SampleType type;
-  std::vector<double> labels;  // [n, T], where they are rows
+  std::vector<double> labels;  // [n, T], if they are rows
 };
 
 struct ArraySource::State {
@@ -232,11 +233,11 @@ struct ArraySource::State {
   std::string volume, label;
   std::string label_name;           // without the group
   ArrayPart all;                    // of all files together
-  std::vector<std::int64_t> first;  // sample of each file, and their number
+  std::vector<std::int64_t> first;  // first sample of each file, and the total number
 
   ArrayPart part(const Hdf5Reader& reader) const;
   void describe_labels(const Hdf5Reader& reader, ArrayPart& part) const;
-  // A box of one sample of a dataset, all of `behind` at each of its cells, as `type`.
+  // Reads a box of one sample of a dataset, with all of `behind` (the dimensions after W) at each of its cells, as `type`.
   void read(const std::string& dataset, std::int64_t sample, const Box& box, const Shape& behind, DType type, std::byte* out) {
     const auto file = file_of(sample);
     std::vector<std::int64_t> from{sample - first[file]}, to{from[0] + 1};
@@ -258,7 +259,7 @@ ArrayPart ArraySource::State::part(const Hdf5Reader& reader) const {
   require(volumes.shape.rank() == 5 && volumes.shape.elements() > 0, "[data] {}: '{}' is [n, D, H, W, C], this is {}", file,
           volume, volumes.shape);
   require_written(reader, volumes);
-  // Loaders keep the order of all samples.
+  // Memory for loaders, which keep the order of all samples.
   require_host_memory(fmt::format("[data] {}: '{}', {} samples", file, volume, volumes.shape[0]),
                       static_cast<double>(volumes.shape[0]) * 3 * sizeof(std::int64_t));
   p.size = volumes.shape[0], p.type.channels = volumes.shape[4], p.type.type = volumes.type;
@@ -270,7 +271,7 @@ ArrayPart ArraySource::State::part(const Hdf5Reader& reader) const {
     const double place = reader.number_attribute(volume, "first"), together = reader.number_attribute(volume, "samples");
     require(
         place >= 0 && place < together && together <= 0x1p53 && place == std::floor(place) && together == std::floor(together),
-        "[data] {}: '{}' begins with sample {} of {}: there is none", file, volume, place, together);
+        "[data] {}: '{}' begins with sample {} of {}, which is not possible", file, volume, place, together);
     p.place = static_cast<std::int64_t>(place), p.together = static_cast<std::int64_t>(together);
   }
   if (!label.empty()) describe_labels(reader, p);
@@ -308,7 +309,7 @@ void ArraySource::State::describe_labels(const Hdf5Reader& reader, ArrayPart& p)
     if (targets.type == DType::int64) require_exact(value, label, file);
 }
 
-// The first file settles what all must be.
+// The first file determines what the others must be.
 void ArraySource::State::add(ArrayPart part, const fs::path& path) {
   first.push_back(all.size);
   if (first.size() == 1) {
@@ -338,12 +339,12 @@ ArraySource::ArraySource(const fs::path& path, const std::string& group, const A
   const bool folder = fs::is_directory(path, error);
   io_thread().run([&] {
     auto& s = *state_;
-    std::int64_t next = 0, together = 0;  // what the file that follows must begin with
+    std::int64_t next = 0, together = 0;  // what the next file must begin with
     for (std::size_t file = 0; file < s.files.paths().size(); ++file) {
       auto part = s.part(s.files[file]);
       if (folder && (next > 0 || part.together > 0)) {
         require(part.place == next && (next == 0 || part.together == together),
-                "[data] {}: begins with sample {} of {}; a file with sample {} on is missing before it",
+                "[data] {}: begins with sample {} of {}; the file that begins with sample {} is missing before it",
                 s.files.paths()[file].string(), part.place, part.together > 0 ? part.together : part.size, next);
         together = part.together;
         next += part.size;
@@ -351,7 +352,8 @@ ArraySource::ArraySource(const fs::path& path, const std::string& group, const A
       }
       s.add(std::move(part), s.files.paths()[file]);
     }
-    require(next == 0, "[data] {}: the files end after {} of {} samples; the last are missing", path.string(), next, together);
+    require(next == 0, "[data] {}: the files end after {} of {} samples; the last files are missing", path.string(), next,
+            together);
     s.first.push_back(s.all.size);
   });
 }

@@ -22,7 +22,7 @@ SampleType type_of(const Samples& s, TargetType targets) {
           .targets = std::move(targets)};
 }
 
-// One column for each.
+// One column for each label.
 Targets rows_of(const Samples& samples, const std::vector<Labels>& labels) {
   if (labels.empty()) return {};
   Targets result{.type = {.type = DType::int64, .shape = {static_cast<std::int64_t>(labels.size())}}};
@@ -93,7 +93,7 @@ SourcePtr from_tensors(const Tensor& volumes, const Tensor& targets, const Tenso
   const auto& v = volumes.shape();
   const auto& t = targets.shape();
   require(v.rank() == 5 && v.elements() > 0, "[data] samples are [n, D, H, W, C]: {}", volumes);
-  const int own = options.per_cell ? 4 : 1;  // dimensions that are not one target's
+  const int own = options.per_cell ? 4 : 1;  // dimensions before those of one target
   bool fits = t.rank() >= own && t.elements() > 0;
   for (int d = 0; d < own && fits; ++d) fits = t[d] == v[d];
   fits = fits && (!options.per_cell || t.rank() <= 5);
@@ -117,7 +117,7 @@ SourcePtr from_tensors(const Tensor& volumes, const Tensor& targets, const Tenso
 
 namespace {
 
-// The value of a type that is nearest, halves away from zero.
+// The nearest value of a type; halves are rounded away from zero.
 template <class T>
 T nearest(double value) {
   if constexpr (std::is_same_v<T, bool>) return value >= 0.5;
@@ -125,12 +125,12 @@ T nearest(double value) {
   else {
     using Limits = std::numeric_limits<T>;
     const double rounded = std::round(value);
-    if (rounded >= static_cast<double>(Limits::max())) return Limits::max();  // which as a double is 2^63 for int64
+    if (rounded >= static_cast<double>(Limits::max())) return Limits::max();  // as a double, 2^63 for int64
     return rounded <= static_cast<double>(Limits::min()) ? Limits::min() : static_cast<T>(rounded);
   }
 }
 
-// Rows of the middle, bit for bit; zeros around it.
+// Copies the rows of the middle bit for bit, with zeros around it.
 void copy_middle(const std::byte* from, const Shape& extents, std::int64_t cell_bytes, const Shape& to, std::byte* out) {
   std::fill_n(out, to.elements() * cell_bytes, std::byte{0});
   const auto [first, at, count] = augment::middle_of(extents, to);

@@ -52,7 +52,7 @@ class NormalisedSource : public Source {
     double mean = 0, factor = 0;  // 1 / deviation
   };
 
-  // Values as the source means them.
+  // The values after the source's own transform.
   void plain(std::int64_t sample, const Box& box, float* out) const {
     const auto count = box.elements() * type_.channels;
     std::vector<std::byte> stored(static_cast<std::size_t>(count * size_of(source_->type())));
@@ -63,7 +63,7 @@ class NormalisedSource : public Source {
                [&] { return name_of_sample(sample); });
   }
 
-  // Several threads may read where a source is in memory.
+  // Several threads may read if the source is in memory.
   const std::vector<Statistics>& of(std::int64_t sample) const {
     {
       const std::lock_guard lock(mutex_);
@@ -80,7 +80,7 @@ class NormalisedSource : public Source {
     const auto plane = extents[1] * extents[2];
     const auto planes = std::max<std::int64_t>(1, bytes_of_slab / (plane * type_.channels * size_of(DType::float32)));
     std::vector<float> values(static_cast<std::size_t>(std::min(planes, extents[0]) * plane) * channels);
-    // Chan, Golub and LeVeque 1983: what slabs have, put together.
+    // Moments of slabs are combined as in Chan, Golub and LeVeque 1983.
     struct Moments {
       double count = 0, mean = 0, squares = 0;
     };
@@ -122,7 +122,7 @@ class NormalisedSource : public Source {
   Transform transform_;
   bool nonzero_;
   mutable std::mutex mutex_;
-  mutable std::unordered_map<std::int64_t, std::vector<Statistics>> found_;  // references into it stay
+  mutable std::unordered_map<std::int64_t, std::vector<Statistics>> found_;  // references to its values stay valid
 };
 
 }  // namespace

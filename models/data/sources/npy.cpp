@@ -15,7 +15,7 @@ void write_npy(const std::filesystem::path& path, const Tensor& x, bool overwrit
   if (x.layout())
     for (const auto axis : x.layout()->varying_axes())
       require(x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1,
-              "{}: this rank holds a part of the tensor; write_hdf5() writes distributed ones: {}", where, x);
+              "{}: this rank holds a block of the tensor; write_hdf5() writes distributed tensors: {}", where, x);
   require(overwrite || !is_name_taken(path), "{}: exists already; it is replaced only when asked to overwrite", where);
   const auto header = data::npy_header(x.shape(), x.dtype());
   const auto here = x.device() == DeviceKind::cpu ? x : detail::copied(x, DeviceKind::cpu);
@@ -32,7 +32,7 @@ Tensor read_npy(const std::filesystem::path& path) {
   const auto array = data::parse_npy_elements(*stream, header, name);
   Tensor x({array.shape, array.type}, DeviceKind::cpu);
   if (x.bytes() > 0) std::memcpy(x.raw(), array.values.data(), static_cast<std::size_t>(x.bytes()));
-  if (header.type.kind == 'f' && header.type.size == 2) {  // arrays have float32 of these
+  if (header.type.kind == 'f' && header.type.size == 2) {  // arrays have float32 instead of float16
     Tensor half({array.shape, DType::float16}, DeviceKind::cpu);
     std::transform(x.data<float>(), x.data<float>() + x.elements(), half.mutable_data<Float16>(),
                    [](float value) { return Float16(value); });

@@ -51,7 +51,7 @@ class Header {
   std::string quoted() {
     skip();
     const char quote = at_ < text_.size() ? text_[at_] : ' ';
-    require(quote == '\'' || quote == '"', "[npy] {}: elements that are records, or no numpy header: {}", name_,
+    require(quote == '\'' || quote == '"', "[npy] {}: elements are records, or not a numpy header: {}", name_,
             printable(text_, 200));
     const auto end = text_.find(quote, at_ + 1);
     if (end == std::string_view::npos) broken();
@@ -100,11 +100,11 @@ NpyHeader parse_npy_header(ByteStream& stream, const std::string& name) {
   };
   const auto start = take(stream, 8);
   const auto version = start.size() == 8 ? static_cast<int>(start[6]) : 0;
-  // The header's length is two bytes long in version 1 and four later.
+  // The header's length takes two bytes in version 1 and four in later versions.
   const std::size_t width = version == 1 ? 2 : 4;
   const auto digits = take(stream, width);
   require(digits.size() == width && text_of(start).starts_with(magic), "[npy] {}: not a .npy file", name);
-  require(version >= 1 && version <= 3, "[npy] {}: version {} of the format is not known", name, version);
+  require(version >= 1 && version <= 3, "[npy] {}: unknown version {} of the format", name, version);
   std::size_t length = 0;
   for (std::size_t i = width; i-- > 0;) length = length * 256 + static_cast<std::size_t>(digits[i]);
   require(static_cast<double>(length) <= stream.most_left(), "[npy] {}: the file ends in its header", name);
@@ -123,7 +123,7 @@ NpyHeader parse_npy_header(ByteStream& stream, const std::string& name) {
   const bool known = d.size() >= 3 && std::string_view("<>|=").find(d[0]) != std::string_view::npos &&
                      std::string_view("uifb").find(d[1]) != std::string_view::npos &&
                      std::from_chars(d.data() + 2, d.data() + d.size(), size).ptr == d.data() + d.size();
-  require(known, "[npy] {}: elements '{}' are not numbers that are read", name, printable(d, 200));
+  require(known, "[npy] {}: elements of type '{}' are not supported", name, printable(d, 200));
   const auto type = stored_type(d[1], size, d[0] == '>', name);
   return {header.shape, type, start.size() + digits.size() + text.size()};
 }
@@ -158,7 +158,7 @@ Samples samples_of(NumberArray array, const std::filesystem::path& file) {
   const auto& s = array.shape;
   Samples samples{file, 0, 1, {1, 1, 1}, array.type, std::move(array.values)};
   require(s.rank() >= 3 && s.rank() <= 5 && s.elements() > 0,
-          "[data] {}: samples are [n, H, W], [n, H, W, C], [n, D, H, W] or [n, D, H, W, C], not {}", file.string(), s);
+          "[data] {}: samples must be [n, H, W], [n, H, W, C], [n, D, H, W] or [n, D, H, W, C], not {}", file.string(), s);
   samples.count = s[0];
   if (s.rank() == 3) samples.extents = {1, s[1], s[2]};
   else if (s.rank() == 4 && s[3] <= 4) samples.extents = {1, s[1], s[2]}, samples.channels = s[3];
@@ -177,7 +177,7 @@ std::string npy_header(const Shape& shape, DType dtype) {
                                                                       : 'i';
   auto header = fmt::format("{{'descr': '{}{}{}', 'fortran_order': False, 'shape': ({}), }}", size_of(dtype) == 1 ? '|' : '<',
                             kind, size_of(dtype), extents);
-  // Magic, version and length are 10 bytes; with them the data begin at a multiple of 64.
+  // Magic, version and length take 10 bytes; the data begin at a multiple of 64.
   header.append((64 - (10 + header.size() + 1) % 64) % 64, ' ').push_back('\n');
   std::string head("\x93NUMPY\x01\x00", 8);
   head.push_back(static_cast<char>(header.size() & 0xff)), head.push_back(static_cast<char>(header.size() >> 8));

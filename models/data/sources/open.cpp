@@ -22,7 +22,7 @@ bool ends(const fs::path& path, std::initializer_list<std::string_view> endings)
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// Refuses options that this kind of data has no use for; `what` is the kind.
+// Refuses options that this kind of data does not support; `what` is the kind.
 struct Uses {
   bool group = false, channels = false, names = false;
 };
@@ -65,7 +65,7 @@ std::vector<Labels> given_labels(const OpenOptions& o) {
   return labels;
 }
 
-// P-images-idx3-ubyte has its labels in P-*-idx1-ubyte, and likewise with dots and with .gz.
+// The labels of P-images-idx3-ubyte are in P-*-idx1-ubyte, also with dots and with .gz.
 std::vector<Labels> labels_beside(const fs::path& path) {
   static const std::regex images(R"((.*?)images([-.]idx)\d(-[a-z]+)(\.gz)?)");
   const auto file = path.filename().string();
@@ -74,14 +74,16 @@ std::vector<Labels> labels_beside(const fs::path& path) {
   if (!std::regex_match(file, parts, images)) return labels;
   const std::string prefix = parts[1], ending = std::string(parts[2]) + "1" + std::string(parts[3]);
   const auto folder = path.parent_path().empty() ? fs::path(".") : path.parent_path();
-  std::map<std::string, fs::path> found;  // packed and not packed are the same labels
+  std::map<std::string, fs::path> found;  // packed and unpacked files are the same labels
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     auto name = entry.path().filename().string();
     if (name.ends_with(".gz")) name.resize(name.size() - 3);
     if (!name.starts_with(prefix) || !name.ends_with(ending) || name.size() <= prefix.size() + ending.size()) continue;
     const auto middle = name.substr(prefix.size(), name.size() - prefix.size() - ending.size());
-    if (middle.find('-') == std::string::npos) found.emplace(middle, entry.path());  // else another set's, whose name is longer
+    if (middle.find('-') == std::string::npos)
+      found.emplace(middle, entry.path());  // otherwise a file of another set with a
+                                            // longer name
   }
   for (const auto& [name, labels_path] : found) append_labels(labels, read_idx(labels_path), name, labels_path);
   return labels;
@@ -140,7 +142,7 @@ SourcePtr open_npy_pairs(const fs::path& path, const OpenOptions& o) {
   return o.targets ? std::make_shared<NpyPairs>(path) : std::make_shared<NpyPairs>(path, NpyPairsOptions{.label = ""});
 }
 
-// Universes hold `full`, what pack() writes and all else of that kind a volume by name.
+// Universes have a dataset `full`; files of pack() and all other files of that kind have a volume by name.
 SourcePtr open_hdf5(const fs::path& path, const OpenOptions& o) {
   require(o.extents.rank() == 0,
           "[data] {}: samples of HDF5 files keep their extents; resize them when they are packed, or in the "
@@ -153,7 +155,7 @@ SourcePtr open_hdf5(const fs::path& path, const OpenOptions& o) {
   require_used(path, o, universes ? "universes" : "HDF5", {.group = true, .names = !universes});
   if (universes) return std::make_shared<UniverseSource>(path, UniverseOptions{.targets = o.targets});
   auto names = o.names;
-  // Labels that were not asked for by name may be missing.
+  // Labels may be missing unless they were asked for by name.
   const bool usual = names.label == ArrayNames{}.label;
   if (!o.targets || (usual && !first.contains((o.group.empty() ? "" : o.group + "/") + names.label))) names.label.clear();
   return std::make_shared<ArraySource>(path, o.group, names);
@@ -186,7 +188,7 @@ SourcePtr open_folder(const fs::path& path, const OpenOptions& o) {
   if (records) return open_records(path, o);
   if (has_npy_pairs(path)) return open_npy_pairs(path, o);
   require(other,
-          "[data] {}: nothing in this folder that is read: pictures, volumes, folders of them, *.h5, *.tfrecord, *_x.npy, "
+          "[data] {}: nothing readable in this folder: pictures, volumes, folders of them, *.h5, *.tfrecord, *_x.npy, "
           "CIFAR's *.bin",
           path.string());
   const auto source = std::make_shared<FolderSource>(

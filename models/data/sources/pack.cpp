@@ -15,14 +15,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What of a source goes under one name, and how many samples are behind it when it is there.
+// The samples of a source that go into one group, and how many samples of earlier groups are done.
 struct Part {
   std::string prefix;  // of the datasets' names: "", or the group's with a slash
   std::vector<std::int64_t> samples;
   std::int64_t done = 0;
 };
 
-// Reads samples of the source, or their targets, as many at once as fit into 64 MiB, and writes them to the dataset.
+// Reads samples of the source, or their targets, in portions of up to 64 MiB, and writes them to the dataset.
 template <class Read>
 void copy_samples(Hdf5Writer& writer, const std::string& dataset, const Source& source, const Part& part, const Shape& shape,
                   DType type, const Read& read, const std::function<void(std::int64_t)>& progress = {}) {
@@ -37,7 +37,7 @@ void copy_samples(Hdf5Writer& writer, const std::string& dataset, const Source& 
     for (auto i = first; i < last; ++i)
       reads.push_back(source.queue().submit([&read, sample = part.samples[static_cast<std::size_t>(i)],
                                              to = buffer.data() + (i - first) * bytes] { read(sample, to); }));
-    for (const auto& each : reads) each.wait();  // what is being read must not outlive the buffer
+    for (const auto& each : reads) each.wait();  // reads must not outlive the buffer
     for (auto& each : reads) each.get();
     std::vector<std::int64_t> from{first}, to{last};
     for (const auto extent : shape) from.push_back(0), to.push_back(extent);
@@ -78,7 +78,7 @@ void write_range(const fs::path& path, const Source& source, std::int64_t begin,
   std::iota(part.samples.begin(), part.samples.end(), begin);
   Hdf5Writer writer(path, false);
   write_part(writer, source, part, options);
-  if (end - begin < source.size()) {  // by which a reader of the folder knows that none is missing
+  if (end - begin < source.size()) {  // readers of the folder detect a missing file by it
     writer.attribute("volume", "first", begin);
     writer.attribute("volume", "samples", source.size());
   }
@@ -96,18 +96,18 @@ void write_groups(const fs::path& path, const Source& source, const PackOptions&
 }
 
 void require_groups(const Source& source, const PackOptions& options) {
-  require(options.groups.empty() || options.samples_per_file == 0, "[pack] groups are of one file, not of several");
+  require(options.groups.empty() || options.samples_per_file == 0, "[pack] groups need one file, not several");
   std::set<std::string> names;
   for (const auto& group : options.groups) {
     require(!group.name.empty() && group.name.find('/') == std::string::npos && group.name.front() != '.',
-            "[pack] '{}' is no name of a group", group.name);
+            "[pack] '{}' is not a valid group name", group.name);
     require(names.insert(group.name).second, "[pack] two groups are called '{}'", group.name);
     require(!group.samples.empty(), "[pack] the group '{}' has no samples", group.name);
     for (const auto sample : group.samples) require_sample(source, sample);
   }
 }
 
-// A folder that is gone at the end unless it got its name.
+// Removes the folder at the end unless it was renamed.
 struct Unfinished {
   fs::path path;
   ~Unfinished() {
@@ -119,12 +119,12 @@ struct Unfinished {
 }  // namespace
 
 void pack(const Source& source, const fs::path& path, const PackOptions& options) {
-  require_same_extents(source, "a dataset holds samples of one size");
+  require_same_extents(source, "a dataset needs samples of one size");
   const auto n = source.size(), each = options.samples_per_file;
   const auto& target = source.target_type();
   require(target.per_cell ? target.shape.rank() <= 1 : target.shape.rank() == 1,
-          "[pack] {}: targets are a row for each sample, or one or a row for each cell, not {}", source.name_of_sample(0),
-          target.shape);
+          "[pack] {}: targets must be a row for each sample, or one target or a row for each cell, not {}",
+          source.name_of_sample(0), target.shape);
   require(each >= 0, "[pack] {} samples in each file", each);
   std::error_code error;
   require(!is_name_taken(path), "[pack] {}: exists already and is not replaced", path.string());
@@ -134,13 +134,14 @@ void pack(const Source& source, const fs::path& path, const PackOptions& options
 
   auto folder = path;
   folder += ".part";
-  require(!is_name_taken(folder), "[pack] {} is in the way: an attempt that was interrupted, or another one", folder.string());
+  require(!is_name_taken(folder), "[pack] {} is in the way: it is from an interrupted attempt, or from one that is running",
+          folder.string());
   const bool created = fs::create_directory(folder, error);
   require(created && !error, "[pack] {}: cannot be created: {}", folder.string(), error.message());
   Unfinished unfinished{folder};
   for (std::int64_t begin = 0, file = 0; begin < n; begin += each, ++file)
     write_range(folder / fmt::format("shard_{:05}.h5", file), source, begin, std::min(n, begin + each), options);
-  require(!is_name_taken(path), "[pack] {}: has appeared meanwhile and is not replaced", path.string());
+  require(!is_name_taken(path), "[pack] {}: was created by another program meanwhile and is not replaced", path.string());
   put_folder_in_place(folder, path, "pack");
   unfinished.path.clear();
 }

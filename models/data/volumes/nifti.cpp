@@ -26,11 +26,11 @@ StoredType element_type(int code, bool big, const std::string& name) {
     case 768: return stored_type('u', 4, big, name);
     case 1024: return stored_type('i', 8, big, name);
     case 1280: return stored_type('u', 8, big, name);
-    default: fail("[nifti] {}: elements of type {} are not read: only integers and floating-point numbers are", name, code);
+    default: fail("[nifti] {}: elements of type {} are not supported, only integers and floating-point numbers", name, code);
   }
 }
 
-// Where a header has numbers: so many in a row, each of so many bytes. All else is text and single bytes.
+// Places of the numbers in a header: `count` numbers of `size` bytes at `at`. Everything else is text and single bytes.
 struct Numbers {
   std::size_t at, size, count;
 };
@@ -45,7 +45,7 @@ void reverse_numbers(Bytes& header) {
     }
 }
 
-// A number of a header that is little-endian.
+// A number of a header in little-endian order.
 template <class T>
 T number(const Bytes& header, std::size_t at) {
   std::array<std::byte, sizeof(T)> bytes{};
@@ -60,7 +60,7 @@ bool finite(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-// Millimetres in the file's unit of length.
+// The file's unit of length in millimetres.
 double unit_of(const Bytes& header) {
   switch (static_cast<int>(header[123]) & 7) {
     case 1: return 1000;
@@ -89,7 +89,7 @@ std::array<double, 12> qform_of(const Bytes& header, const std::array<double, 3>
   double b = real(header, 256), c = real(header, 260), d = real(header, 264);
   const double rest = 1 - (b * b + c * c + d * d);
   double a = rest < 1e-7 ? 0 : std::sqrt(rest);
-  if (a == 0) {  // half a turn, which rounding may have made longer than 1
+  if (a == 0) {  // half a turn; rounding may have made (b, c, d) longer than 1
     const double length = std::sqrt(b * b + c * c + d * d);
     b /= length, c /= length, d /= length;
   }
@@ -116,7 +116,7 @@ std::array<double, 12> affine_of(const Bytes& header, const std::array<double, 3
   return {spacing[2], 0, 0, 0, 0, spacing[1], 0, 0, 0, 0, spacing[0], 0};
 }
 
-// A file behind its header.
+// A file whose header has been read.
 struct OpenFile {
   std::string name;
   ByteStreamPtr stream;
@@ -163,7 +163,7 @@ OpenFile open_nifti(const std::filesystem::path& path) {
 
   const auto offset = real(h.bytes, 108);
   const auto left = file.stream->most_left();
-  // The standard's least in a single file; no reader agrees with another on what less would mean.
+  // The least that the standard allows in a single file; readers disagree about the meaning of less.
   require(!(offset < 352), "[nifti] {}: vox_offset is {}; in a single file the volume begins at byte 352 or later", name, offset);
   require(offset >= 352 && offset - 348 <= left && offset == std::floor(offset), "[nifti] {}: the volume begins at byte {} of {}",
           name, offset, left + 348);
@@ -179,7 +179,7 @@ OpenFile open_nifti(const std::filesystem::path& path) {
   return file;
 }
 
-// All that is stored, as elements of header.type in the file's order. The memory is there for a float or int32 of each, too.
+// All stored elements as header.type, in the file's order. Also checks that memory is left for a float or int32 for each.
 Bytes take_stored(OpenFile& file) {
   require_host_memory(
       fmt::format("[nifti] {}", file.name),
@@ -188,7 +188,7 @@ Bytes take_stored(OpenFile& file) {
   auto elements = take(*file.stream, static_cast<std::size_t>(file.bytes()));
   require(static_cast<double>(elements.size()) == file.bytes(), "[nifti] {}: truncated: {} bytes of elements, {:.0f} make {}",
           file.name, elements.size(), file.bytes(), file.shape());
-  // Some bytes may follow, and gzip's checksum is behind them.
+  // A few bytes may follow; reading on to the end also verifies gzip's checksum.
   constexpr std::size_t rest = 1 << 20;
   require(take(*file.stream, rest).size() < rest, "[nifti] {}: longer than it says: {:.0f} bytes of elements make {}", file.name,
           file.bytes(), file.shape());
@@ -199,8 +199,8 @@ Shape place_of(std::int64_t cell, const Shape& extents) {
   return {cell / extents[2] / extents[1], cell / extents[2] % extents[1], cell % extents[2]};
 }
 
-// f(place in [D, H, W, C], value) for all values, in the file's order: there a channel is a volume. Error: a finite number that
-// float32 does not hold.
+// f(place in [D, H, W, C], value) for all values in the file's order, where each channel is a volume. Error: a finite number that
+// float32 cannot hold.
 template <class F>
 void for_each_value(const VolumeHeader& header, const Bytes& stored, const std::string& name, F f) {
   const auto cells = header.extents.elements(), channels = header.channels;
@@ -248,7 +248,7 @@ VolumeValues read_nifti_volume(const std::filesystem::path& path) {
 
 VolumeLabels read_nifti_labels(const std::filesystem::path& path) {
   auto file = open_nifti(path);
-  require(file.header.channels == 1, "[nifti] {}: {} channels: labels are one number for each cell", file.name,
+  require(file.header.channels == 1, "[nifti] {}: {} channels: labels need one number for each cell", file.name,
           file.header.channels);
   const auto stored = take_stored(file);
   VolumeLabels labels{std::move(file.header), {}};
@@ -258,8 +258,8 @@ VolumeLabels read_nifti_labels(const std::filesystem::path& path) {
     constexpr double most = std::numeric_limits<std::int32_t>::max(), close = 1e-3;
     const double label = std::round(value);
     if (!(label >= 0 && label <= most && std::abs(value - label) <= close))
-      fail("[nifti] {}: {} at {} [z, y, x] is no label: they are whole numbers from 0 to {:.0f}, to within {}", file.name, value,
-           place_of(static_cast<std::int64_t>(i), extents), most, close);
+      fail("[nifti] {}: {} at {} [z, y, x] is not a label: labels are whole numbers from 0 to {:.0f}, to within {}", file.name,
+           value, place_of(static_cast<std::int64_t>(i), extents), most, close);
     labels.values[i] = static_cast<std::int32_t>(label);
   });
   return labels;

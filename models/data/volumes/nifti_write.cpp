@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t offset = 352;  // no extensions: four zeros behind the header
+constexpr std::size_t offset = 352;  // no extensions: four zeros after the header
 
 void require_place(const fs::path& path, bool overwrite) {
   require(overwrite || !is_name_taken(path), "[nifti] {}: exists already; it is replaced only when asked to overwrite",
@@ -27,7 +27,7 @@ void put(Bytes& bytes, std::size_t at, T value) {
     bytes[at + i] = static_cast<std::byte>(static_cast<std::uint64_t>(value) >> 8 * i & 0xff);
 }
 
-// A header of these cells: pixdim and, where the file that they come from says one, sform.
+// A header for these cells: pixdim and, if their file places them, sform.
 Bytes plain_header_of(const VolumeHeader& like) {
   Bytes bytes(nifti_header_bytes);
   const auto number = [&](std::size_t at, double value) {
@@ -42,7 +42,7 @@ Bytes plain_header_of(const VolumeHeader& like) {
   return bytes;
 }
 
-// The header of labels of `size` bytes each, and what stands between it and them.
+// The header of labels of `size` bytes each, and the bytes between the header and the labels.
 Bytes header_of(const VolumeHeader& like, int size) {
   Bytes bytes(offset);
   put(bytes, 0, std::int32_t{nifti_header_bytes});
@@ -74,16 +74,16 @@ void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labe
   for (std::size_t i = 0; i < cells; ++i) {
     const auto cell = static_cast<std::int64_t>(i);
     if (labels[i] < 0)
-      fail("[nifti] {}: {} at {} [z, y, x] is no label: they are not negative", name, labels[i],
+      fail("[nifti] {}: {} at {} [z, y, x] is not a label: labels must not be negative", name, labels[i],
            Shape{cell / e[2] / e[1], cell / e[2] % e[1], cell % e[2]});
     most = std::max(most, labels[i]);
   }
   const bool packed = path.extension() == ".gz" || path.extension() == ".GZ";
-  require(!packed || gzip_available(), "[nifti] {}: this build packs nothing: install zlib1g-dev and configure again", name);
+  require(!packed || gzip_available(), "[nifti] {}: this build cannot write gzip: install zlib1g-dev and configure again", name);
   require_place(path, overwrite);
 
   const std::size_t size = most < 256 ? 1 : 4;
-  constexpr std::size_t piece = std::size_t{1} << 28;  // of packed files a gzip member each
+  constexpr std::size_t piece = std::size_t{1} << 28;  // of a packed file, a gzip member for each piece
   const auto total = offset + cells * size;
   require_host_memory(fmt::format("[nifti] {}", name), static_cast<double>(total + (packed ? std::min(total, piece) : 0)));
   auto bytes = header_of(like, static_cast<int>(size));
@@ -98,7 +98,7 @@ void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labe
     if (packed) file.write(gzip(plain));
     else file.write(plain);
   }
-  require_place(path, overwrite);  // again: that took its time
+  require_place(path, overwrite);  // again, because writing took time
   file.commit();
 }
 

@@ -26,7 +26,7 @@ struct ArrayFile {
 ArrayFile open_array(const fs::path& path) {
   ArrayFile result{.path = path, .name = printable(path.string())};
   std::error_code error;
-  require(fs::is_regular_file(path, error), "[npy] {}: no such file, or none of the regular kind", result.name);
+  require(fs::is_regular_file(path, error), "[npy] {}: no such file, or not a regular file", result.name);
   const auto stream = open_stream(path);
   const auto header = parse_npy_header(*stream, result.name);
   const auto& s = header.shape;
@@ -42,7 +42,7 @@ ArrayFile open_array(const fs::path& path) {
   return result;
 }
 
-// The box with all channels, [d, h, w, C], of the type in which it is seen.
+// Reads the box with all channels, [d, h, w, C], converted to file.type.type.
 void read_box(const ArrayFile& file, const Box& box, std::byte* out) {
   for (int a = 0; a < 3; ++a)
     require(box.begin[a] >= 0 && box.begin[a] <= box.end[a] && box.end[a] <= file.extents[a],
@@ -53,7 +53,7 @@ void read_box(const ArrayFile& file, const Box& box, std::byte* out) {
   const auto to_element = size_of(file.type.type);
   std::ifstream stream(file.path, std::ios::binary);
   require(stream.good(), "[npy] {}: cannot be opened", file.name);
-  // Of each plane the rows of the box, at once with what lies between them; whole planes all at once.
+  // For each plane, the rows of the box and the bytes between them in one read; for whole planes a single read.
   const auto& e = file.extents;
   const bool planes = size[1] == e[1] && size[2] == e[2];
   const Box part{{0, 0, box.begin[2]}, {planes ? size[0] : 1, size[1], box.end[2]}};
@@ -61,7 +61,7 @@ void read_box(const ArrayFile& file, const Box& box, std::byte* out) {
   const auto first = box.begin[2] * element, length = ((rows.elements() - e[2]) + size[2]) * element;
   const auto cells = part.elements();
   const bool direct = file.channels == 1 && file.type.type != DType::boolean && !file.type.big_endian && to_element == element &&
-                      !(file.type.kind == 'u' && element == 8);  // which may not fit
+                      !(file.type.kind == 'u' && element == 8);  // uint64, which may not fit
   std::vector<std::byte> raw(planes && direct ? 0 : static_cast<std::size_t>(rows.elements() * element));
   std::vector<std::byte> packed(static_cast<std::size_t>(planes || direct ? 0 : cells * element));
   for (std::int64_t c = 0; c < file.channels; ++c)
@@ -121,13 +121,13 @@ NpyPairs::NpyPairs(const fs::path& folder, const NpyPairsOptions& options) : sta
   }
   if (s.labels.empty()) return;
   s.type.targets = {.type = s.labels.front().type.type, .shape = {}, .per_cell = true};
-  require(!is_floating(s.type.targets.type), "[data] {}: labels are integers, not {}", s.labels.front().name,
+  require(!is_floating(s.type.targets.type), "[data] {}: labels must be integers, not {}", s.labels.front().name,
           name_of(s.type.targets.type));
   for (std::size_t i = 0; i < s.labels.size(); ++i) {
     const auto &each = s.labels[i], &volume = s.volumes[i];
     require(each.extents == volume.extents && each.channels == 1,
-            "[data] {} is {} of {} channels, {} is {}: labels are one for each cell", each.name, each.extents, each.channels,
-            volume.name, volume.extents);
+            "[data] {} is {} of {} channels, {} is {}: labels need one number for each cell", each.name, each.extents,
+            each.channels, volume.name, volume.extents);
     require(each.type.type == s.type.targets.type, "[data] {} is {}, {} is {}", each.name, name_of(each.type.type),
             s.labels.front().name, name_of(s.type.targets.type));
   }

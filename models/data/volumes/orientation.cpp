@@ -7,7 +7,7 @@ namespace mpigrad::data {
 
 std::string orientation_of(const VolumeHeader& header) {
   if (!header.placed) return {};
-  // Of each axis of the file the part along x, y, z.
+  // The direction cosines of each axis of the file along x, y, z.
   std::array<std::array<double, 3>, 3> parts{};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     double length = 0;

@@ -16,7 +16,7 @@ Table read_table(const std::filesystem::path& path) {
   std::vector<std::string> row;
   std::string cell;
   std::int64_t line = 1;
-  bool quoted = false, any = false;  // any: something stands in this line
+  bool quoted = false, any = false;  // any: the line is not empty
   const auto end_row = [&] {
     if (any) {
       row.push_back(std::move(cell));
@@ -50,7 +50,7 @@ Table read_table(const std::filesystem::path& path) {
   }
   require(!quoted, "[csv] {}: a quote is not closed", path.string());
   end_row();
-  require(!table.columns.empty(), "[csv] {}: no line names the columns", path.string());
+  require(!table.columns.empty(), "[csv] {}: no line with the names of the columns", path.string());
   return table;
 }
 

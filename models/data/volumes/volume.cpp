@@ -6,7 +6,7 @@
 namespace mpigrad::data {
 namespace {
 
-// Where the cell [z, y, x] lies, in millimetres.
+// The place of the cell [z, y, x], in millimetres.
 std::array<double, 3> position(const VolumeHeader& header, const Shape& cell) {
   std::array<double, 3> result{};
   for (std::size_t row = 0; row < 3; ++row) {
@@ -31,7 +31,7 @@ std::string difference(const VolumeHeader& a, const VolumeHeader& b) {
   for (std::size_t i = 0; i < 3; ++i)
     if (!(std::abs(a.spacing[i] - b.spacing[i]) <= part_of_cell * std::min(a.spacing[i], b.spacing[i])))
       return fmt::format("spacing {} and {} mm [z, y, x]", text_of(a.spacing), text_of(b.spacing));
-  // The distance is convex over the cells: it is the largest at one of the corners.
+  // The distance is convex over the cells, so it is largest at a corner.
   double farthest = part_of_cell * least;
   std::string result;
   for (int corner = 0; corner < 8; ++corner) {
@@ -40,7 +40,7 @@ std::string difference(const VolumeHeader& a, const VolumeHeader& b) {
       if ((corner >> (2 - i) & 1) != 0) cell[i] = a.extents[i] - 1;
     const auto p = position(a, cell), q = position(b, cell);
     const double distance = std::hypot(p[0] - q[0], p[1] - q[1], p[2] - q[2]);
-    // Rounding alone makes no corner a farther one.
+    // A corner counts as farther only if the distance grows by more than rounding.
     if (distance <= farthest * (result.empty() ? 1 : 1 + 1e-6)) continue;
     farthest = distance;
     result = fmt::format("places: cell {} [z, y, x] lies at {} and {} mm [x, y, z], {:.3g} mm apart", cell, text_of(p),

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view nifti_endings[]{".nii", ".nii.gz"};
 
-// To add a format: a row here, its functions in a file beside nifti.cpp, its valid and damaged files in tests/fuzz/readers.cpp.
+// To add a format: a row here, its functions in a file next to nifti.cpp, its valid and damaged files in tests/fuzz/readers.cpp.
 constexpr VolumeFormat formats[]{
     {.name = nifti_name,
      .endings = nifti_endings,
@@ -23,7 +23,7 @@ constexpr VolumeFormat formats[]{
      .write_labels = write_nifti_labels},
 };
 
-// The ending that a file's name has, of any format; "": none.
+// The ending of a file's name, of any format; "": none.
 std::string_view ending_of(const std::filesystem::path& path, const VolumeFormat& format) {
   auto name = path.filename().string();
   for (auto& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -44,7 +44,7 @@ const VolumeFormat* find_volume_format(const std::filesystem::path& path) {
 
 const VolumeFormat& volume_format_of(const std::filesystem::path& path) {
   const auto* format = find_volume_format(path);
-  require(format != nullptr, "[data] {}: no known format of volumes: {}", path.string(), volume_patterns());
+  require(format != nullptr, "[data] {}: not a known format of volumes: {}", path.string(), volume_patterns());
   return *format;
 }
 

@@ -34,7 +34,7 @@ std::vector<fs::path> volumes_in(const fs::path& folder) {
   return files;
 }
 
-// Nearest cells, with the cells' boxes where augment::resized has them.
+// The nearest cells, with boxes of cells as in augment::resized.
 std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& labels, const Shape& extents, const Shape& to) {
   std::array<std::vector<std::int64_t>, 3> from;
   for (std::size_t a = 0; a < 3; ++a) {
@@ -51,7 +51,7 @@ std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& labels, const
   return result;
 }
 
-// What is kept of files, the ones read last.
+// A cache of files; the most recently used ones stay.
 template <class T>
 class Kept {
  public:
@@ -81,17 +81,17 @@ class Kept {
     std::list<std::int64_t>::iterator place;
   };
   std::int64_t left_;
-  std::list<std::int64_t> order_;  // the last one used first
+  std::list<std::int64_t> order_;  // most recently used first
   std::unordered_map<std::int64_t, Entry> entries_;
 };
 
-// The targets of each file by its name without the ending of a format.
+// The targets of each file, by the file's name without the ending of its format.
 std::unordered_map<std::string, std::vector<double>> targets_of(const Table& table, const std::string& where) {
-  require(table.columns.size() >= 2, "[data] {}: a column of file names and one for each target", where);
+  require(table.columns.size() >= 2, "[data] {}: needs a column of file names and a column for each target", where);
   std::unordered_map<std::string, std::vector<double>> result;
   for (const auto& row : table.rows) {
     const auto [found, fresh] = result.try_emplace(volume_stem(row.front()));
-    require(fresh, "[data] {}: '{}' stands in two lines", where, printable(row.front()));
+    require(fresh, "[data] {}: '{}' is in two lines", where, printable(row.front()));
     for (std::size_t i = 1; i < row.size(); ++i) {
       char* end = nullptr;
       const double value = std::strtod(row[i].c_str(), &end);
@@ -121,7 +121,7 @@ struct VolumeFolder::State {
   Kept<float> values;
   Kept<std::int32_t> labels;
 
-  // As resampled.
+  // Extents after resampling.
   Shape extents_of(const VolumeHeader& header) const {
     if (!options.spacing) return header.extents;
     Shape result{1, 1, 1};
@@ -146,7 +146,7 @@ struct VolumeFolder::State {
   std::vector<float> load_values(const File& file) const {
     auto volume = volume_format_of(file.image).read_values(file.image);
     require(volume.header.extents == file.header.extents && volume.header.channels == type.channels,
-            "[data] {} is not the file that it was", file.image.string());
+            "[data] {} has changed since its header was read", file.image.string());
     if (file.extents == volume.header.extents) return std::move(volume.values);
     const auto bytes = static_cast<double>(file.extents.elements() * type.channels) * sizeof(float);
     require_host_memory(fmt::format("[data] {} at {}", file.image.string(), file.extents), 2 * bytes);
@@ -157,7 +157,8 @@ struct VolumeFolder::State {
 
   std::vector<std::int32_t> load_labels(const File& file) const {
     auto volume = volume_format_of(file.labels).read_labels(file.labels);
-    require(volume.header.extents == file.header.extents, "[data] {} is not the file that it was", file.labels.string());
+    require(volume.header.extents == file.header.extents, "[data] {} has changed since its header was read",
+            file.labels.string());
     if (file.extents == volume.header.extents) return std::move(volume.values);
     return nearest(volume.values, volume.header.extents, file.extents);
   }
@@ -169,7 +170,7 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
   s.options = options;
   if (options.spacing)
     for (const double mm : *options.spacing)
-      require(mm > 0 && std::isfinite(mm), "[data] a spacing is positive, in mm, not {}", mm);
+      require(mm > 0 && std::isfinite(mm), "[data] a spacing must be positive, in mm, not {}", mm);
   std::unordered_map<std::string, fs::path> labels_by_name;
   std::error_code ignored;
   if (!labels.empty()) {
@@ -178,7 +179,7 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
   }
   std::unordered_map<std::string, std::vector<double>> targets;
   if (!options.targets.empty()) {
-    require(labels.empty(), "[data] {}: volumes have labels or a table of targets", images.string());
+    require(labels.empty(), "[data] {}: volumes can have labels or a table of targets, not both", images.string());
     const auto table = read_table(options.targets);
     targets = targets_of(table, options.targets.string());
     s.type.targets = {.type = DType::float64,
@@ -199,12 +200,12 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
               labels.string());
       file.labels = found->second;
       const auto apart = difference(file.header, volume_format_of(file.labels).read_header(file.labels));
-      require(apart.empty(), "[data] {} and its labels {} are not of the same cells: {}", path.string(), file.labels.string(),
+      require(apart.empty(), "[data] {} and its labels {} do not have the same cells: {}", path.string(), file.labels.string(),
               apart);
     }
     if (!options.targets.empty()) {
       const auto found = targets.find(volume_stem(path));
-      require(found != targets.end(), "[data] {} names no targets of {}", options.targets.string(), path.string());
+      require(found != targets.end(), "[data] {} has no targets for {}", options.targets.string(), path.string());
       file.targets = found->second;
     }
     file.extents = s.extents_of(file.header);

@@ -288,7 +288,7 @@ ranks 2 "$tool" embed --data "$work/bad.npy" --weights "$work/one/weights.h5" --
 judge 'nor are embeddings of it' refuses_arguments 'bad.npy \[17\]: the value at .* is nan'
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$data" $small --size 3 --out "$work/nan" --overwrite
-judge 'views that all ranks fail to make' refuses_once 'closer than one of 3 pixels'
+judge 'views that all ranks fail to make' refuses_once 'is less than one of 3 pixels'
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/zeros.npy" $small --augment none --out "$work/zeros"
 judge 'embeddings of zeros, by their sample' refuses_once 'zeros.npy \[[0-9]*\] is zero and has no direction$'

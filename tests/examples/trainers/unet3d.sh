@@ -173,7 +173,7 @@ fi
 
 # ---- bad input: one line, exit code 2 on every rank, nothing written
 # shellcheck disable=SC2086
-for case in 'missing|v3.nii.gz has no labels' 'smaller|not of the same cells: extents' 'moved|not of the same cells: places' \
+for case in 'missing|v3.nii.gz has no labels' 'smaller|do not have the same cells: extents' 'moved|do not have the same cells: places' \
   'cut|v3.nii.gz: truncated' 'kind|elements of type 128' 'hollow|extents'; do
   ranks 2 $tool train --data "$work/${case%%|*}" $small --window 12 --batch 2 --epochs 1 --out "$work/bad"
   judge "refused: ${case%%|*}" refuses_bad "${case#*|}"

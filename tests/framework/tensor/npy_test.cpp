@@ -64,7 +64,7 @@ TEST_CASE("npy: what is refused") {
   CHECK(has(refused({}), "a tensor without elements: none"));
   on_ranks(2, [&](const Communicator& world) {
     const auto grid = std::make_shared<Grid>(world, std::vector<std::string>{"sample"}, std::vector{2});
-    CHECK(has(refused(ones({1}).with_layout(split_layout(grid, {2}, {0}))), "this rank holds a part of the tensor"));
+    CHECK(has(refused(ones({1}).with_layout(split_layout(grid, {2}, {0}))), "this rank holds a block of the tensor"));
   });
   CHECK(!is_name_taken(path));
   write_npy(path, ones({2}));

@@ -213,8 +213,9 @@ TEST_CASE("augment: elastic maps are smooth, random and of the size asked for") 
   CHECK(deviation > 0.45 * 0.02 * n);
   CHECK(deviation < 0.9 * 0.02 * n);
   CHECK(largest_step < 0.4);
-  CHECK(has(error_text([&] { warped(ramp, {}, {.amplitude = 1, .spacing = 0.01}, ramp.extents); }), "apart are closer"));
-  CHECK(has(error_text([&] { warped(noise_of({2, 2, 2}, 1), {}, {}, {2, 2, 2}); }), "are for pictures"));
+  CHECK(has(error_text([&] { warped(ramp, {}, {.amplitude = 1, .spacing = 0.01}, ramp.extents); }),
+            "of the width is less than one of"));
+  CHECK(has(error_text([&] { warped(noise_of({2, 2, 2}, 1), {}, {}, {2, 2, 2}); }), "maps need pictures"));
 }
 
 TEST_CASE("augment: random crops and boxes have the areas asked for") {
@@ -296,8 +297,8 @@ TEST_CASE("augment: recipes") {
               (void)Recipe{with(0.5, resize({1, 4, 4}))}.extents({1, 8, 8});
             }),
             "with a probability of only 0.5"));
-  CHECK(has(error_text([&] { (void)handwriting({1, 32, 32}).extents({8, 8, 8}); }), "a warp is for pictures"));
+  CHECK(has(error_text([&] { (void)handwriting({1, 32, 32}).extents({8, 8, 8}); }), "a warp needs pictures"));
   CHECK(has(error_text([&] { random_resized_crop({.to = {8, 8}}); }), "[D, H, W]"));
-  CHECK(has(error_text([&] { random_resized_crop({.to = {1, 8, 8}, .area = {0.5, 2}}); }), "at most all of a sample"));
-  CHECK(has(error_text([&] { with(1.5, to_grey()); }), "probability is 0 to 1"));
+  CHECK(has(error_text([&] { random_resized_crop({.to = {1, 8, 8}, .area = {0.5, 2}}); }), "the area of a crop is at most 1"));
+  CHECK(has(error_text([&] { with(1.5, to_grey()); }), "probability must be from 0 to 1"));
 }

@@ -145,7 +145,7 @@ TEST_CASE("contents: the first value that no network can take is named with its 
         "[data] tensor [1]: the value at [11, 2, 0] [z, y, x] of channel 1 is -1e+39, which float32 cannot hold");
   CHECK(flaw_of(with(1e39, DType::float64), {.dtype = DType::float64}) == "");
   CHECK(flaw_of(with(3.4028234663852886e38)) == "");
-  const std::string negative = "is -1: counts, which are seen as log(1 + x), are not negative";
+  const std::string negative = "is -1: counts, which become log(1 + x), must not be negative";
   for (const auto type : {DType::int64, DType::int32, DType::float32})
     CHECK(has(flaw_of(with(-1, type, Transform::log1p)), negative));
   CHECK(has(flaw_of(with(-1, DType::int64), {.transform = Transform::log1p}), negative));

@@ -300,7 +300,7 @@ TEST_CASE("data: files that are wrong") {
   const auto& path = folder.path;
   const auto open = [](const fs::path& file) { return error_text([&] { data::UniverseSource(file).check(0, 1); }); };
   CHECK(has(open(path / "missing"), "no such file or folder"));
-  CHECK(has(open(path), "no universes in this folder"));
+  CHECK(has(open(path), "no universes (*.hdf5, *.h5) in this folder"));
   std::ofstream(path / "text.h5") << "this is not HDF5";
   CHECK(has(open(path), "text.h5: not an HDF5 file"));
   fs::remove(path / "text.h5");
@@ -339,11 +339,11 @@ TEST_CASE("data: files that are wrong") {
   CHECK(has(write("c.h5", {4, 4, 4}, DType::int16, 4, 0), "'full' is [D, H, W, C], this is [4, 4, 4]"));
   CHECK(has(write("c.h5", {4, 4, 4, 2}, DType::int16, 3, 0), "'unitPar' has 3 values"));
   CHECK(has(write("c.h5", {4, 4, 4, 2}, DType::int16, 0, 0), "no dataset 'unitPar'"));
-  CHECK(has(write("c.h5", {4, 4, 4, 2}, DType::int16, 4, -3), "c.h5: log(1 + x) is for counts, this holds -3"));
+  CHECK(has(write("c.h5", {4, 4, 4, 2}, DType::int16, 4, -3), "c.h5: log(1 + x) is for counts, but a value is -3"));
 
   CHECK(has(error_text([&] { data::Loader(example(), {.samples = {7}}); }), "sample 7 of 7"));
   CHECK(has(error_text([&] { data::Loader(example(), {.batch = 8, .drop_last = true}); }), "7 samples make no batch of 8"));
-  CHECK(has(error_text([&] { data::Loader(example(), {.transpositions = true}); }), "transpositions are for cubes"));
+  CHECK(has(error_text([&] { data::Loader(example(), {.transpositions = true}); }), "transpositions need cubes"));
   CHECK(has(error_text([&] { data::Loader(example(), {.target_dtype = DType::int64}); }), "not classes"));
   CHECK(has(error_text([&] { data::Loader(example(), {.dtype = DType::bfloat16}); }), "float64, not bfloat16: cast them"));
 }

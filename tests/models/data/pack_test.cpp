@@ -66,7 +66,7 @@ TEST_CASE("sources: packing keeps everything") {
     writer.attribute("volume", "first", std::int64_t{first}), writer.attribute("volume", "samples", std::int64_t{samples});
     writer.commit();
     CHECK(has(error_text([&] { open_source(folder / "part.h5"); }),
-              fmt::format("begins with sample {} of {}: there is none", first, samples)));
+              fmt::format("begins with sample {} of {}, which is not possible", first, samples)));
   }
 
   // Volumes that are not bytes, without labels, and with one.
@@ -102,10 +102,10 @@ TEST_CASE("sources: packing keeps everything") {
   const auto group_error = [&](std::vector<PackGroup> groups, std::int64_t each = 0) {
     return error_text([&] { pack(*source, folder / "no.h5", {.samples_per_file = each, .groups = std::move(groups)}); });
   };
-  CHECK(has(group_error({{"a", {0}}}, 2), "groups are of one file"));
+  CHECK(has(group_error({{"a", {0}}}, 2), "groups need one file"));
   CHECK(has(group_error({{"a", {0}}, {"a", {1}}}), "two groups are called 'a'"));
   CHECK(has(group_error({{"a", {}}}), "'a' has no samples"));
-  CHECK(has(group_error({{"a/b", {0}}}), "'a/b' is no name"));
+  CHECK(has(group_error({{"a/b", {0}}}), "'a/b' is not a valid group name"));
   CHECK(has(group_error({{"a", {0, 7}}}), "7"));
   CHECK(!fs::exists(folder / "no.h5"));
 

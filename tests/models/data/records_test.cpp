@@ -130,18 +130,18 @@ TEST_CASE("records: what is wrong is an error with the file") {
   };
   CHECK(refused(good).empty());
   CHECK(has(refused(""), "u.tfrecord: no records"));
-  CHECK(has(refused("this is not a TFRecord file"), "no TFRecord file, or damaged"));
+  CHECK(has(refused("this is not a TFRecord file"), "not a TFRecord file, or damaged"));
   CHECK(has(refused(good.substr(0, 7)), "ends in a frame"));
   for (const std::size_t cut : {13U, 100U}) CHECK(has(refused(good.substr(0, cut)), "u.tfrecord: truncated"));
   CHECK(has(refused(good.substr(0, good.size() - 1)), "truncated"));
   auto damaged = good;
   damaged[50] = static_cast<char>(damaged[50] ^ 4);
   CHECK(has(refused(damaged), "the checksum of a record is wrong"));
-  CHECK(has(refused(framed("no message \xff\xff")), "no tf.train.Example"));
+  CHECK(has(refused(framed("no message \xff\xff")), "not a tf.train.Example"));
   CHECK(has(refused(good, {.volume = "volume"}), "has no 'volume'; it has: x, y"));
   CHECK(has(refused(good, {.volume = "y"}), "'y' is not one string of bytes"));
-  CHECK(has(refused(good, {.targets = "x"}), "'x' is no list of numbers"));
-  CHECK(has(refused(good, {.channels = 5}), "no cube of 5 channels of int16"));
+  CHECK(has(refused(good, {.targets = "x"}), "'x' is not a list of numbers"));
+  CHECK(has(refused(good, {.channels = 5}), "not a cube of 5 channels of int16"));
   CHECK(has(refused(good, {.extents = {2, 2, 2}}), "'x' has 216 bytes, [2, 2, 2, 4] of int16 are 64"));
   CHECK(has(refused(good + record(2, 2)), "'x' has 64 bytes"));
   write_file(folder / "v.tfrecord", bytes_of(good + good));
@@ -149,7 +149,7 @@ TEST_CASE("records: what is wrong is an error with the file") {
   const RecordSource two(folder.path);
   CHECK(has(error_text([&] { (void)two.values(1, two.whole()); }), "v.tfrecord: more than 1 records"));
   write_file(folder / "v.tfrecord", bytes_of("damaged, and long enough"));
-  CHECK(has(error_text([&] { two.check(0, 1); }), "v.tfrecord: no TFRecord file"));
+  CHECK(has(error_text([&] { two.check(0, 1); }), "v.tfrecord: not a TFRecord file"));
   if (gzip_available()) {
     // 64 MiB of zeros behind a record that claims them: its length's checksum is right, memory is not asked for.
     auto claim = std::string(8, '\0');
@@ -231,12 +231,12 @@ TEST_CASE("records: files of a set that has its number in their names") {
   for (const auto* name :
        {"model.tfrecord--1-of-0-2", "model.tfrecord--1-of-2", "model.tfrecord-0-of--2", "model.tfrecord-0-of-0"}) {
     write_file(folder / name, bytes_of(record(0)));
-    CHECK(has(error_text([&] { open_source(folder.path); }), "its name has numbers that no part of a set has"));
+    CHECK(has(error_text([&] { open_source(folder.path); }), "its name has numbers that are impossible for a part of a set"));
     fs::remove(folder / name);
   }
   fs::remove(folder / "train.tfrecord-00001-of-00003");
-  CHECK(
-      has(error_text([&] { open_source(folder.path); }), "2 of the 3 files train.tfrecord-*-of-00003 are here; number 1 is not"));
+  CHECK(has(error_text([&] { open_source(folder.path); }),
+            "2 of the 3 files train.tfrecord-*-of-00003 exist; number 1 is missing"));
 }
 
 TEST_CASE("records: volumes beside labels in NumPy's files, of which boxes are read") {
@@ -290,7 +290,7 @@ TEST_CASE("records: volumes beside labels in NumPy's files, of which boxes are r
   CHECK(has(refused(), "case_00001_x.npy has 1 channels of float32"));
   write("case_00001", {3, 6, 5}, 2);
   write_file(folder / "case_00001_y.npy", npy_file("'|u1'", "(3, 6, 6)", std::vector<std::uint8_t>(108)));
-  CHECK(has(refused(), "labels are one for each cell"));
+  CHECK(has(refused(), "labels need one number for each cell"));
   write_file(folder / "case_00001_y.npy", npy_file("'<f4'", "(3, 6, 5)", std::vector<float>(90)));
   CHECK(has(refused(), "case_00001_y.npy is float32"));
   fs::remove(folder / "case_00001_y.npy");

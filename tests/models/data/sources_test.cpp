@@ -98,7 +98,7 @@ TEST_CASE("sources: IDX") {
   CHECK(has(open_error(folder / "words.txt"), "words.txt: no known format"));
   CHECK(has(open_error(folder / "nowhere"), "nowhere: no such file or folder"));
   fs::create_directory(folder / "empty");
-  CHECK(has(open_error(folder / "empty"), "nothing in this folder"));
+  CHECK(has(open_error(folder / "empty"), "nothing readable in this folder"));
 }
 
 TEST_CASE("sources: CIFAR") {
@@ -136,7 +136,7 @@ TEST_CASE("sources: CIFAR") {
   auto cut = record({1}, 0);
   cut.pop_back();
   write_file(hundred / "train.bin", cut);
-  CHECK(has(open_error(hundred.path), "train.bin: 3072 bytes are no whole number of records"));
+  CHECK(has(open_error(hundred.path), "train.bin: 3072 bytes are not a whole number of records"));
 }
 
 TEST_CASE("sources: NumPy") {
@@ -184,7 +184,7 @@ TEST_CASE("sources: NumPy") {
   CHECK(open_source(path, {.labels = {{"kind", folder / "labels.npy"}}})->target_names() ==
         std::vector<std::string>{"kind 0", "kind 1"});
   write_file(folder / "labels.npy", npy_file("'<f4'", "(1,)", std::vector<float>{0.5F}));
-  CHECK(has(open_error(path, {.labels = {{"kind", folder / "labels.npy"}}}), "labels are integers, not float32"));
+  CHECK(has(open_error(path, {.labels = {{"kind", folder / "labels.npy"}}}), "labels must be integers, not float32"));
 
   const auto refused = [&](const Bytes& bytes) {
     write_file(path, bytes);
@@ -196,7 +196,7 @@ TEST_CASE("sources: NumPy") {
   CHECK(has(refused(npy_file("[('x', '<f4')]", "(2, 3, 2)", values)), "records"));
   CHECK(has(refused(npy_file("'<f4'", "(2, 3, 2", values)), "not one of numpy's"));
   CHECK(has(refused(npy_file("'<f4'", "(2, -3, 2)", values)), "not one of numpy's"));
-  CHECK(has(refused(npy_file("'<f4'", "(12,)", values)), "samples are [n, H, W]"));
+  CHECK(has(refused(npy_file("'<f4'", "(12,)", values)), "samples must be [n, H, W]"));
   CHECK(has(refused({std::byte{'x'}}), "not a .npy file"));
   CHECK(has(refused(npy_file("'<f4'", "(2, 3, 2), 'fortran_order': True", values)), "Fortran order"));
 
@@ -320,7 +320,7 @@ TEST_CASE("sources: folders of pictures") {
   CHECK(has(open_error(folder / "data"), "empty: no pictures"));
   fs::remove(folder / "data/empty");
   write_png(folder / "data/z.png", 2, 3, 1, std::vector<std::uint8_t>(6, 9));
-  CHECK(has(open_error(folder / "data"), "files beside folders"));
+  CHECK(has(open_error(folder / "data"), "files next to folders"));
   write_file(folder / "data/z.nii", nifti_file({2, 1, 1}, 2, {0, 1}));
   CHECK(has(open_error(folder / "data"), "one folder has one kind"));
 }

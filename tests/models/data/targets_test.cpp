@@ -139,7 +139,7 @@ TEST_CASE("targets: numbers of any shape and type") {
 TEST_CASE("targets: labels of cells go where their cells go") {
   const auto source = from_tensors(volumes(), cell_labels(), {.per_cell = true});
   CHECK(has(error_text([&] { source->targets(0); }), "targets are volumes, not a row of numbers"));
-  CHECK(has(error_text([&] { Loader(source, {.target_dtype = DType::int64}); }), "y is uint8 or floating-point, not int64"));
+  CHECK(has(error_text([&] { Loader(source, {.target_dtype = DType::int64}); }), "y must be uint8 or floating-point, not int64"));
   check_cells(source);
   check_cells(std::make_shared<Labelled>());
   // Several numbers for each cell.

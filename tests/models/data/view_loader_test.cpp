@@ -155,7 +155,8 @@ TEST_CASE("views: what is refused") {
   CHECK(has(refused({.batch = 2, .views = {{}}, .samples = {4}}), "sample 4 of 4"));
   // A recipe that does not keep its word.
   const augment::Recipe broken{{"grow", 1, [](augment::Sample& x, const Philox&) { x = augment::Sample({1, 9, 9}, 1); }, {}}};
-  CHECK(has(error_text([&] { ViewLoader(source, {.batch = 2, .views = {{broken}}}).batch(0, 0); }), "'grow' made [1, 9, 9]"));
+  CHECK(has(error_text([&] { ViewLoader(source, {.batch = 2, .views = {{broken}}}).batch(0, 0); }),
+            "'grow' made extents [1, 9, 9]"));
   check_on_ranks(3, "planes", [&](const Communicator& world) {
     const auto text = error_text([&] {
       ViewLoader(

@@ -191,5 +191,5 @@ TEST_CASE("volumes: what cannot be is refused") {
   CHECK(has(error_text([&] { (void)data::Loader(source, options); }), "amplitude"));
   options = cropped();
   options.transpositions = true, options.crop->extents = {6, 6, 5};
-  CHECK(has(error_text([&] { (void)data::Loader(source, options); }), "for cubes"));
+  CHECK(has(error_text([&] { (void)data::Loader(source, options); }), "need cubes"));
 }

@@ -102,7 +102,7 @@ TEST_CASE("volumes: a folder of images and labels, as stored and resampled") {
   write_volume(images / "c.nii", {5, 3, 4});
   CHECK(has(error_text([&] { (void)data::VolumeFolder(images, labels); }), "c.nii has no labels"));
   write_labels(labels / "c.nii", images / "a.nii");
-  CHECK(has(error_text([&] { (void)data::VolumeFolder(images, labels); }), "not of the same cells: extents"));
+  CHECK(has(error_text([&] { (void)data::VolumeFolder(images, labels); }), "do not have the same cells: extents"));
   write_file(images / "c.nii", Bytes(40));
   CHECK(has(error_text([&] { (void)data::VolumeFolder(images, labels); }), "c.nii"));
   CHECK(has(error_text([&] { (void)data::VolumeFolder(folder.path, ""); }), "no volumes"));
@@ -126,11 +126,11 @@ TEST_CASE("volumes: a table of targets beside a folder of images") {
   CHECK(source.targets(1) == std::vector{7.0, -1e3});
   const data::Loader loader(std::make_shared<data::VolumeFolder>(source), {.batch = 2});
   CHECK(loader.batch(0, 0).y.to_vector() == std::vector{71.5, 0.25, 7.0, -1e3});
-  CHECK(has(error_text(with("file,age\nb.nii.gz,7\n")), "names no targets of"));
-  CHECK(has(error_text(with("file,age\na.nii,7\nb.nii,8\na.nii,7\n")), "'a.nii' stands in two lines"));
+  CHECK(has(error_text(with("file,age\nb.nii.gz,7\n")), "has no targets for"));
+  CHECK(has(error_text(with("file,age\na.nii,7\nb.nii,8\na.nii,7\n")), "'a.nii' is in two lines"));
   CHECK(has(error_text(with("file,age\na.nii,old\nb.nii,8\n")), "the target 'age' of 'a.nii' is 'old', not a number"));
   CHECK(has(error_text(with("file,age\na.nii,7\nb.nii\n")), "line 3: 1 cells for 2 columns"));
   CHECK(has(error_text(with("file,age\na.nii,\"7\n")), "a quote is not closed"));
-  CHECK(has(error_text(with("\n")), "no line names the columns"));
-  CHECK(has(error_text(with("file\na.nii\n")), "one for each target"));
+  CHECK(has(error_text(with("\n")), "no line with the names of the columns"));
+  CHECK(has(error_text(with("file\na.nii\n")), "a column for each target"));
 }

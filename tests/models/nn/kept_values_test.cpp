@@ -144,7 +144,7 @@ TEST_CASE("kept values: labels that are nearly whole, and NIfTI-2 by its name") 
   CHECK(read_nifti_labels(path).values == std::vector<std::int32_t>{1, 2, 0, 7});
   for (const double value : {0.998, 2.0011, -0.0011, 2147483647.6}) {
     write_file(path, double_file({1, value}));
-    CHECK(has(error_text([&] { read_nifti_labels(path); }), "at [0, 0, 1] [z, y, x] is no label"));
+    CHECK(has(error_text([&] { read_nifti_labels(path); }), "at [0, 0, 1] [z, y, x] is not a label"));
   }
   for (const bool big : {false, true}) {
     Bytes header;

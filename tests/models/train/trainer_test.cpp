@@ -230,7 +230,7 @@ TEST_CASE("sources: samples that a function makes") {
   const auto text = [](const auto& f) { return error_text(f); };
   CHECK(text([&] { source->name_of_sample(5); }) == "[data] sample 5 of 5");
   data::FunctionSamples bad{.size = 1, .extents = {1, 1, 1}};
-  CHECK(text([&] { data::FunctionSource{bad}; }).find("a function is needed") != std::string::npos);
+  CHECK(text([&] { data::FunctionSource{bad}; }).find("needs a function for values") != std::string::npos);
   bad.values = [](std::int64_t, const Box&, std::span<float>) { fail("[test] out of luck"); };
   bad.targets = [](std::int64_t) { return std::vector{1.5, 2.0}; };
   const data::FunctionSource broken(bad);
@@ -238,7 +238,7 @@ TEST_CASE("sources: samples that a function makes") {
   CHECK(text([&] { broken.targets(0); }) == "[data] sample [0] has 2 targets for 1 names");
   bad.targets = [](std::int64_t) { return std::vector{1.5}; };
   bad.classes = true;
-  CHECK(text([&] { data::FunctionSource(bad).check(0, 1); }) == "[data] sample [0]: 1.5 is no class");
+  CHECK(text([&] { data::FunctionSource(bad).check(0, 1); }) == "[data] sample [0]: 1.5 is not a class");
 }
 
 TEST_CASE("profile: ops of all ranks in a trace, and the costliest in a table") {
