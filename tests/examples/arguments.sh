@@ -50,7 +50,7 @@ without_effect '--momentum is of --optimizer sgd and lars, not of adam' --moment
 run "$tools/cosmoflow" train --data x --statistics local
 judge 'cosmoflow refuses --statistics without batch norm' refuses_arguments '--statistics is of --batch-norm'
 run "$tools/universe" power --k 0.1 --kmin 0.01
-judge 'universe refuses a range beside wavenumbers' refuses_arguments '--kmin is of a range'
+judge 'universe refuses a range beside wavenumbers' refuses_arguments '--kmin describes a range'
 run "$tools/cosmoflow" trian
 judge 'a misspelt command is named' refuses_arguments "^cosmoflow: there is no command 'trian': train, evaluate"
 run "$tools/cosmoflow"

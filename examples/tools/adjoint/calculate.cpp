@@ -20,14 +20,14 @@ Sizes sizes_of(const Fields& fields) {
   return sizes;
 }
 
-// Zero at all places but one.
+// Zero except at one place.
 Fields unit(const Sizes& sizes, std::int64_t place, bool same) {
   Fields fields;
   std::int64_t begin = 0;
   for (const auto n : sizes) {
     auto& field = fields.emplace_back(static_cast<std::size_t>(n));
     if (place >= begin && place < begin + n) field[static_cast<std::size_t>(place - begin)] = 1;
-    if (!same) begin += n;  // else every rank holds the same place
+    if (!same) begin += n;  // `same`: every rank holds the same place
   }
   return fields;
 }
@@ -44,13 +44,13 @@ double inner(const Fields& a, const Fields& b, bool same) {
   return std::inner_product(left.begin(), left.end(), right.begin(), 0.0);
 }
 
-// Several ranks attain the maximum or minimum, of all ranks or of the first ones.
+// True if several ranks attain the maximum or minimum, of all ranks or of the first ones.
 bool has_ties(const Problem& p) {
   if (p.reduce != ReduceOp::max && p.reduce != ReduceOp::min) return false;
   const auto before = [&](double a, double b) { return p.reduce == ReduceOp::max ? a > b : a < b; };
   const auto ranks = p.operation->ranks;
   const bool scans = ranks != Reduces::over_all;
-  const auto last = ranks == Reduces::before_own ? p.size() - 1 : p.size();  // no rank's y has the last rank's x
+  const auto last = ranks == Reduces::before_own ? p.size() - 1 : p.size();  // the last rank's x is in no rank's y
   for (std::size_t i = 0; i < p.x[0].size(); ++i) {
     double extreme = p.x[0][i];
     int attained = 1;
@@ -135,7 +135,7 @@ class Calculator {
     return from_vector({static_cast<std::int64_t>(field.size())}, std::span<const double>(field), DType::float64);
   }
 
-  // Every rank's part on rank 0, empty ones elsewhere.
+  // Every rank's part on rank 0; empty parts on the other ranks.
   Fields collected(const Tensor& part, const Sizes& sizes) const {
     const auto all = gather(part, comm_, 0, sizes).to_vector();
     Fields fields(sizes.size());
@@ -145,7 +145,7 @@ class Calculator {
     return fields;
   }
 
-  // Fixed, and different on every rank.
+  // A fixed direction, different on every rank.
   Fields direction() const {
     Fields v;
     const Philox random{.key = 7};

@@ -1,8 +1,9 @@
-// The adjoint calculator: what an MPI operation does to the ranks' vectors, and what its adjoint does to their cotangents.
+// The adjoint calculator: shows what an MPI operation does to the ranks' vectors, and what its adjoint does to their cotangents.
 //
 //   build/examples/adjoint allreduce --ranks 3 --x "2,-1;3,4;-5,4" --ybar "1,10;2,20;4,40"
 //
-// Stack the ranks' vectors: each linear operation is a matrix, and the adjoint multiplies by its transpose. Both are shown.
+// With the ranks' vectors stacked, each linear operation is a matrix, and the adjoint multiplies by its transpose. Both are
+// shown.
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -44,36 +45,37 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   app.add_option("--reduce", o.reduce, "how ranks are combined")
       ->check(CLI::IsMember({"sum", "max", "min", "prod", "avg"}))
       ->capture_default_str();
-  app.add_option("--ties", o.ties, "who gets the cotangent of a maximum that several ranks attain")
+  app.add_option("--ties", o.ties, "the ranks that get the cotangent of a maximum that several ranks attain")
       ->check(CLI::IsMember({"split", "first"}))
       ->capture_default_str();
-  app.add_option("--root", o.root, "of bcast, reduce, gather, scatter")->capture_default_str();
+  app.add_option("--root", o.root, "for bcast, reduce, gather, scatter")->capture_default_str();
   app.add_option("--counts", o.counts, "the v form: of every rank, as 1,0,2; alltoall: a matrix, as 1,2;0,1")
       ->type_name("COUNTS");
-  app.add_option("--width", o.width, "of halo: ghosts on each side")
+  app.add_option("--width", o.width, "for halo: ghosts on each side")
       ->check(tool::whole_number(0, most_width))
       ->capture_default_str();
-  app.add_flag("--periodic", o.periodic, "of halo: what lies beyond one end is the other end");
-  app.add_option("--by", o.by, "of shift: rank r gets what rank r - K holds")
+  app.add_flag("--periodic", o.periodic, "for halo: each end continues at the other end");
+  app.add_option("--by", o.by, "for shift: rank r gets the x of rank r - K")
       ->check(tool::whole_number(-1'000'000, 1'000'000))
       ->capture_default_str();
   const auto peers = [&](const char* name, std::optional<std::string>& value, const char* text) {
     app.add_option(name, value, text)->type_name("RANKS");
   };
-  peers("--dest", o.dest, "of send, recv, sendrecv, isend: to whom each rank sends, as 1,2,-1; -1 is MPI_PROC_NULL");
-  peers("--source", o.source, "from whom each rank receives; one of the two tells the other");
-  peers("--graph", o.graph, "of neighbor_*: destinations of each rank, as 1,2;0;");
-  peers("--target", o.target, "of get, put, accumulate: whose window each rank accesses, -1 for none");
+  peers("--dest", o.dest, "for send, recv, sendrecv, isend: the rank to which each rank sends, as 1,2,-1; -1 is MPI_PROC_NULL");
+  peers("--source", o.source, "the rank from which each rank receives; follows from --dest, and --dest from it");
+  peers("--graph", o.graph, "for neighbor_*: destinations of each rank, as 1,2;0;");
+  peers("--target", o.target, "for get, put, accumulate: the rank whose window each rank accesses, -1 for none");
   app.add_option("--second", o.second, "ranks i,j: adds the second derivative by x_i and x_j of the sum of <ybar, y>")
       ->type_name("I,J");
   app.add_flag("--json", o.json, "print one JSON document and nothing else");
   std::string picture;
-  app.add_option("--picture", picture, "an SVG file: the matrix, its transpose, and who sends what to whom")->type_name("FILE");
+  app.add_option("--picture", picture, "an SVG file: the matrix, its transpose, and the messages between ranks")
+      ->type_name("FILE");
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     const auto problem = make_problem(o, world.size());
     const auto result = calculate(problem, world, !o.json || !picture.empty());
-    std::string text;  // rank 0 knows the result
+    std::string text;  // only rank 0 has the result
     if (world.rank() == 0) text = o.json ? tool::to_text(to_json(problem, result)) + "\n" : to_text(problem, result);
     tool::together(*transport, [&] {
       if (world.rank() == 0 && !picture.empty()) tool::write_text(picture, to_svg(problem, result));
@@ -83,14 +85,14 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   });
 }
 
-// Before they are started.
+// Checks the number of ranks before the threads are started.
 bool too_many_threads(int argc, char** argv) {
   try {
     std::vector<char*> copy(argv, argv + argc + 1);
     const auto options = resolve_launch_options(take_launch_options(argc, copy.data()));
     return options.transport == "threads" && options.ranks > most_ranks;
   } catch (const std::exception&) {
-    return false;  // launch says it
+    return false;  // launch() reports the error
   }
 }
 

@@ -30,7 +30,7 @@ Rows column(P p, std::size_t s) {
   return rows;
 }
 
-// What arrives on a graph: the blocks that every rank sends here, in the order of ranks.
+// The blocks that arrive at a rank on a graph, in the order of the sending ranks.
 Rows arriving_rows(P p, std::size_t r) {
   Rows rows;
   for (std::size_t s = 0; s < p.graph.size(); ++s)
@@ -39,7 +39,7 @@ Rows arriving_rows(P p, std::size_t r) {
   return rows;
 }
 
-// One of the two calls blocks, the other one is under way meanwhile: a rank may send to itself, and rings cannot lock up.
+// One of the two calls blocks while the other one is under way, so that a rank may send to itself, and rings cannot deadlock.
 Tensor run_send(X x, C comm, P p) {
   auto receive = irecv(arriving(comm, p), comm, p.source[rank_of(comm)]);
   send(x, comm, p.dest[rank_of(comm)]);
@@ -62,7 +62,7 @@ Tensor run_sendrecv(X x, C comm, P p) {
   return sendrecv(x, comm, {.dest = p.dest[r], .source = p.source[r], .receive_rows = p.y_sizes[r]});
 }
 
-// mpigrad::shift is for tensors of one shape.
+// mpigrad::shift needs tensors of one shape; otherwise a sendrecv does the shift.
 Tensor run_shift(X x, C comm, P p) {
   if (std::all_of(p.x.begin(), p.x.end(), [&](const auto& field) { return field.size() == p.x[0].size(); }))
     return shift(x, comm, p.by);
@@ -70,15 +70,15 @@ Tensor run_shift(X x, C comm, P p) {
   return sendrecv(x, comm, {.dest = (r + step) % n, .source = (r + n - step) % n, .receive_rows = p.y_sizes[rank_of(comm)]});
 }
 
-// All blocks one after the other are the line [0, n). A window [a - W, b + W) of the periodic line covers images [k n, (k + 1) n)
-// of it, each of which is an exchange of its own, since an exchange brings a cell once; their results lie side by side.
+// All blocks, one after the other, are the line [0, n). A window [a - W, b + W) of the periodic line covers images [k n, (k + 1)
+// n) of the line. Each image needs its own exchange, because an exchange delivers a cell only once; the results are concatenated.
 Tensor run_halo(X x, C comm, P p) {
   std::vector<std::int64_t> cuts{0};
   for (const auto n : p.rows) cuts.push_back(cuts.back() + n);
   const auto box = [](std::int64_t begin, std::int64_t end) { return Box{Shape{begin}, Shape{std::max(begin, end)}}; };
   if (!p.periodic) {
     auto plan = std::make_shared<BoxPlan>();
-    for (std::size_t r = 0; r < p.size(); ++r) {  // moved by W, as boxes begin at 0 or above
+    for (std::size_t r = 0; r < p.size(); ++r) {  // shifted by W, because boxes must not begin below 0
       plan->have.push_back(box(cuts[r] + p.width, cuts[r + 1] + p.width));
       plan->need.push_back(box(cuts[r], cuts[r + 1] + 2 * p.width));
     }
@@ -110,13 +110,13 @@ constexpr unsigned reduces = takes_reduce | takes_average;
 // ---- the adjoints
 
 constexpr std::string_view by_allreduce = "MPI_Allreduce: every rank gets the sum of all cotangents";
-constexpr std::string_view by_bcast = "MPI_Bcast: every rank gets the root's cotangent, the others do not count";
+constexpr std::string_view by_bcast = "MPI_Bcast: every rank gets the root's cotangent, the others are ignored";
 constexpr std::string_view by_reduce = "MPI_Reduce: the root gets the sum of all cotangents, the others get zeros";
 constexpr std::string_view by_scatter = "MPI_Scatter(v): every rank gets its slice of the root's cotangent";
 constexpr std::string_view by_gather = "MPI_Gather(v): the root gets all cotangents, one after the other";
 constexpr std::string_view by_reduce_scatter = "MPI_Reduce_scatter: every rank gets its slice of the sum of all cotangents";
 constexpr std::string_view by_allgather = "MPI_Allgather(v): every rank gets all cotangents, one after the other";
-constexpr std::string_view by_alltoall = "MPI_Alltoall(v) with what is sent and received exchanged: the blocks go back";
+constexpr std::string_view by_alltoall = "MPI_Alltoall(v) with sent and received blocks exchanged: the blocks go back";
 constexpr std::string_view by_message = "the opposite message: whoever received sends its cotangent back to the sender";
 
 }  // namespace
@@ -158,7 +158,7 @@ const std::vector<Operation>& operations() {
       {"iallreduce", reduces, false, false, shapes::equal, [](X x, C c, P p) { return wait(iallreduce(x, c, p.reduce, p.ties)); },
        "MPI_Iallreduce: every rank gets the sum of all cotangents"},
       {"ireduce", takes_root, false, false, shapes::equal, [](X x, C c, P p) { return wait(ireduce(x, c, p.root)); },
-       "MPI_Ibcast: every rank gets the root's cotangent, the others do not count"},
+       "MPI_Ibcast: every rank gets the root's cotangent, the others are ignored"},
       {"ibcast", takes_root, false, false, shapes::equal, [](X x, C c, P p) { return wait(ibcast(x, c, p.root)); },
        "MPI_Ireduce: the root gets the sum of all cotangents, the others get zeros"},
       {"iallgather", takes_counts, false, false, shapes::allgather, [](X x, C c, P p) { return wait(iallgather(x, c, p.rows)); },
@@ -168,7 +168,7 @@ const std::vector<Operation>& operations() {
        "MPI_Iallgather(v): every rank gets all cotangents, one after the other"},
       {"ialltoall", takes_counts, false, false, shapes::alltoall,
        [](X x, C c, P p) { return wait(ialltoall(x, c, p.matrix[rank_of(c)], column(p, rank_of(c)))); },
-       "MPI_Ialltoall(v) with what is sent and received exchanged: the blocks go back"},
+       "MPI_Ialltoall(v) with sent and received blocks exchanged: the blocks go back"},
       {"neighbor_allgather", takes_graph | takes_counts, false, false, shapes::neighbor_allgather,
        [](X x, C c, P p) { return neighbor_allgather(x, graph(c, p.graph[rank_of(c)])); },
        "MPI_Neighbor_alltoall(v) on the transposed graph, and the sum of what comes back"},
@@ -190,7 +190,7 @@ const std::vector<Operation>& operations() {
        [](X x, C c, P p) { return accumulate(window(c, p), what_is_written(x, c, p), c, whole_window(c, p, x.dim(0))); },
        "MPI_Get: every rank fetches the cotangent of what it added to"},
       {"halo", takes_width, false, false, shapes::halo, run_halo,
-       "the exchange backwards (MPI_Alltoallv with what is sent and received exchanged): ghosts' cotangents go home and are "
+       "the exchange backwards (MPI_Alltoallv with sent and received blocks exchanged): ghosts' cotangents go home and are "
        "added"},
       {"shift", takes_by, false, false, shapes::shift, run_shift, "MPI_Sendrecv with destination and source exchanged"},
       {"replicate", takes_nothing, true, false, shapes::equal, [](X x, C c, P) { return replicate(x, c); },
@@ -207,7 +207,7 @@ const std::vector<Operation>& operations() {
 }
 
 const Operation& find_operation(const std::string& name) {
-  // MPI_Allreduce and Allreduce are allreduce.
+  // MPI_Allreduce and Allreduce are names of allreduce.
   std::string plain = name.starts_with("MPI_") || name.starts_with("mpi_") ? name.substr(4) : name;
   std::transform(plain.begin(), plain.end(), plain.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::string names;

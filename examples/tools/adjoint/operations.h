@@ -1,5 +1,5 @@
 #pragma once
-// The operations that the calculator knows: what each takes, the sizes of its result, and the library's call.
+// The operations of the calculator: the options that each takes, the sizes of its result, and the library's call.
 
 #include <string>
 #include <string_view>
@@ -23,29 +23,29 @@ enum Takes : unsigned {
   takes_target = 256,
 };
 
-// Which ranks' x a rank's y reduces: those of all, or of this and the lower ones, or of the lower ones.
+// The ranks whose x a rank's y reduces: all ranks, this and the lower ranks, or only the lower ranks.
 enum class Reduces : unsigned char { over_all, up_to_own, before_own };
 
 struct Operation {
   std::string_view name;
   unsigned takes = takes_nothing;
-  // Whether x or y is one value, the same on all ranks, and counts once.
+  // True if x or y is one value, replicated on all ranks, which counts once.
   bool same_input = false, same_output = false;
-  // Refuses what does not fit and fills in y_sizes, rows and matrix.
+  // Refuses arguments that do not fit; fills in y_sizes, rows and matrix.
   void (*shape)(Problem&) = nullptr;
-  // y of this rank.
+  // Computes y of this rank.
   Tensor (*run)(const Tensor& x, const Communicator& comm, const Problem& problem) = nullptr;
-  std::string_view adjoint;  // what the adjoint of the linear form is
+  std::string_view adjoint;  // the adjoint of the linear form, in words
   Reduces ranks = Reduces::over_all;
 };
 
 const std::vector<Operation>& operations();
-// A UsageError that lists all names if there is none.
+// UsageError for an unknown name; the message lists all names.
 const Operation& find_operation(const std::string& name);
-// Of what was asked, the reduction included.
+// A sentence about the adjoint of the requested operation, including its reduction.
 std::string adjoint_sentence(const Problem& problem);
 
-// Sizes, in shapes.cpp.
+// Functions that compute sizes, in shapes.cpp.
 namespace shapes {
 void equal(Problem& p);
 void gather(Problem& p);

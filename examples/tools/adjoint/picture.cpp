@@ -1,5 +1,5 @@
-// An operation as a picture: its matrix and the transpose, a colour for each rank, and below them who sends what to whom,
-// forwards and backwards. A rank sends to another where their block of the matrix is not zero.
+// An operation as a picture: its matrix and the transpose, with a colour for each rank, and below them the messages between
+// ranks, forwards and backwards. A rank sends to another rank if their block of the matrix is not zero.
 
 #include "examples/tools/adjoint/calculate.h"
 #include "examples/tools/adjoint/operations.h"
@@ -18,7 +18,7 @@ struct Frame {
   double x = 0, y = 0;
 };
 
-// Rows are coloured by the rank that gets them, cells by the rank from which they come.
+// Rows have the colour of the rank that receives them, cells the colour of the rank from which they come.
 void draw_matrix(Svg& svg, const Matrix& m, Frame at, const std::string& title, const std::string& row_name,
                  const std::string& column_name) {
   const auto name = [](const std::string& base, std::size_t block, std::size_t blocks) {
@@ -49,7 +49,7 @@ void draw_matrix(Svg& svg, const Matrix& m, Frame at, const std::string& title, 
       y += cell;
     }
   }
-  // Cuts between ranks.
+  // Lines between ranks.
   const double right = left + cell * static_cast<double>(m.rows.empty() ? 0 : m.rows[0].size());
   x = left;
   for (std::size_t b = 0; b <= m.column_blocks.size(); ++b) {
@@ -76,7 +76,7 @@ bool any(const Matrix& m, std::size_t row_block, std::size_t column_block) {
   return false;
 }
 
-// Ranks in a row, above what they have and below what they get.
+// Ranks in a row, between their inputs above and their results below.
 void draw_messages(Svg& svg, const Matrix& m, const Fields& from, const Fields& to, Frame at, const std::string& title,
                    const std::string& upper, const std::string& lower) {
   const auto ranks = from.size();
@@ -98,7 +98,7 @@ void draw_messages(Svg& svg, const Matrix& m, const Fields& from, const Fields& 
       svg.text(x + width / 2 - 4, top + (below ? box + gap : 0) + 17, words(below ? to : from, r), "middle", 11);
     }
   }
-  // One value that all ranks hold is at rank 0 for that.
+  // A value that is replicated on all ranks is drawn at rank 0.
   for (std::size_t r = 0; r < m.row_blocks.size(); ++r)
     for (std::size_t c = 0; c < m.column_blocks.size(); ++c)
       if (any(m, r, c))

@@ -1,4 +1,4 @@
-// What the calculator shows: JSON for programs; for people a table of the ranks and the operation as a matrix.
+// The calculator's output: JSON for programs; for people a table of the ranks and the operation as a matrix.
 
 #include <nlohmann/json.hpp>
 
@@ -34,7 +34,7 @@ std::string table(const std::vector<std::vector<std::string>>& lines) {
   return text;
 }
 
-// Where blocks end; the ranks' names stand in front of their first row.
+// Ends of blocks; the ranks' names precede their first row.
 std::string picture(const Matrix& m, const std::string& row_name, const std::string& column_name) {
   const auto named = [](const std::string& name, std::size_t block, std::size_t blocks) {
     return blocks == 1 ? name : fmt::format("{}_{}", name, block);
@@ -102,7 +102,7 @@ std::string to_text(const Problem& p, const Result& result) {
     text += "\ny = A x, with A applied to unit vectors:\n\n" + picture(*result.matrix, "y", "x");
     text += "\nxbar = A^T ybar, with the adjoint applied to unit vectors:\n\n" + picture(*result.transposed, "xbar", "ybar");
   } else if (!p.linear()) {
-    text += fmt::format("It is not linear and so no matrix; the adjoint applies the transpose of its Jacobian at x.\n");
+    text += fmt::format("It is not linear, so it has no matrix; the adjoint applies the transpose of its Jacobian at x.\n");
   } else {
     text += fmt::format("Its matrix has more than {} rows or columns and is not shown.\n", largest_matrix);
   }

@@ -54,14 +54,14 @@ Fields parse_fields(const char* what, const std::string& text, int ranks, bool s
       values.push_back(*value);
     }
   }
-  // One value stands for all where all have to be the same.
+  // One value stands for all ranks where all must be equal.
   if (same && fields.size() == 1) fields.resize(static_cast<std::size_t>(ranks), fields[0]);
   if (fields.size() != static_cast<std::size_t>(ranks))
     refuse("{}: one field for each of the {} ranks is needed, not {} (--ranks says how many)", what, ranks, fields.size());
   if (same)
     for (int r = 1; r < ranks; ++r)
       if (fields[static_cast<std::size_t>(r)] != fields[0])
-        refuse("{}: here it is one value, the same on all ranks, but ranks 0 and {} differ", what, r);
+        refuse("{}: must be one value, the same on all ranks, but ranks 0 and {} differ", what, r);
   return fields;
 }
 
@@ -76,13 +76,13 @@ std::vector<int> one_per_rank(const char* what, const std::string& text, int ran
   return result;
 }
 
-// Who sends to me, from whom I send to; or the other way round.
+// The sender to each rank, from the rank to which each rank sends; or the other way round.
 std::vector<int> inverse(const char* what, const std::vector<int>& peers) {
   std::vector<int> result(peers.size(), -1);
   for (std::size_t r = 0; r < peers.size(); ++r) {
     if (peers[r] < 0) continue;
     auto& slot = result[static_cast<std::size_t>(peers[r])];
-    if (slot >= 0) refuse("{}: ranks {} and {} both name rank {}, which has one message", what, slot, r, peers[r]);
+    if (slot >= 0) refuse("{}: ranks {} and {} both name rank {}, which can have only one message", what, slot, r, peers[r]);
     slot = static_cast<int>(r);
   }
   return result;
@@ -99,7 +99,7 @@ void read_peers(const Options& o, Problem& p) {
   for (std::size_t r = 0; r < p.size() && o.dest; ++r)
     if (p.source[r] != expected[r])
       refuse("--source: rank {} would receive from {}, but by --dest {} sends to it", r, p.source[r],
-             expected[r] < 0 ? "nobody" : fmt::format("rank {}", expected[r]));
+             expected[r] < 0 ? "no rank" : fmt::format("rank {}", expected[r]));
 }
 
 void read_graph(const Options& o, Problem& p) {
@@ -115,7 +115,7 @@ void read_graph(const Options& o, Problem& p) {
     refuse("--graph: one field for each of the {} ranks is needed, not {}", p.ranks, p.graph.size());
 }
 
-// What changes nothing may be given to any operation; what would change something only to those that take it.
+// Options with their default values may be given to any operation; other values only to operations that take the option.
 void refuse_foreign(const Options& o, const Operation& op) {
   const auto foreign = [&](bool given, unsigned option, const char* name) {
     if (given && !(op.takes & option)) refuse("{}: {} does not take it", name, o.op);
@@ -171,7 +171,7 @@ std::vector<std::vector<std::int64_t>> parse_lists(const std::string& what, cons
 }
 
 Problem make_problem(const Options& o, int ranks) {
-  const auto& op = find_operation(o.op);  // first: of an unknown operation nothing else makes sense
+  const auto& op = find_operation(o.op);  // first: without a known operation the other checks are meaningless
   if (!o.x) refuse("--x is required");
   if (!o.ybar) refuse("--ybar is required");
   refuse_foreign(o, op);

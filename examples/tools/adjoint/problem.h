@@ -1,6 +1,6 @@
 #pragma once
-// What the adjoint calculator is asked: an operation, its arguments and every rank's x and ybar. All ranks read the same command
-// line, so all of them know everything, and refuse alike what makes no sense before anything is sent.
+// The input of the adjoint calculator: an operation, its arguments and every rank's x and ybar. All ranks read the same command
+// line, so each knows the whole problem, and all refuse invalid arguments in the same way before anything is sent.
 
 #include <cstdint>
 #include <optional>
@@ -13,12 +13,12 @@
 namespace mpigrad::adjoint {
 
 constexpr int most_ranks = 256;            // threads
-constexpr std::int64_t most_width = 1000;  // a periodic halo takes an exchange for each time that it goes round
+constexpr std::int64_t most_width = 1000;  // a periodic halo takes one exchange for each time that it wraps around
 
 using Fields = std::vector<std::vector<double>>;  // one per rank
 using Sizes = std::vector<std::int64_t>;          // one per rank
 
-// The arguments as they were typed; without a value: not given.
+// The arguments as typed; without a value: not given.
 struct Options {
   std::string op;
   std::string reduce = "sum", ties = "split";
@@ -38,7 +38,7 @@ struct Problem {
   std::int64_t width = 1;
   bool periodic = false;
   Fields x, ybar;
-  std::optional<std::string> counts;      // as typed; the operation knows what they are
+  std::optional<std::string> counts;      // as typed; the operation interprets them
   std::vector<int> dest, source, target;  // one per rank
   std::vector<std::vector<int>> graph;    // destinations of each rank
   std::optional<std::pair<int, int>> second;
@@ -46,14 +46,14 @@ struct Problem {
   // Filled in by the operation.
   Sizes y_sizes;
   Rows rows;                 // every rank's block
-  std::vector<Rows> matrix;  // [r][s]: what r sends to rank s (neighbourhoods: to its s-th destination)
+  std::vector<Rows> matrix;  // [r][s]: elements that r sends to rank s (neighbourhoods: to its s-th destination)
 
   std::size_t size() const { return static_cast<std::size_t>(ranks); }
   std::int64_t x_size(std::size_t r) const { return static_cast<std::int64_t>(x[r].size()); }
   bool linear() const { return reduce == ReduceOp::sum || reduce == ReduceOp::avg; }
 };
 
-// UsageError for everything that makes no sense, with the option's name.
+// UsageError for invalid arguments, with the option's name.
 Problem make_problem(const Options& options, int ranks);
 
 // "1,0,2" (or "1;0;2"), and "1,2;0;" as one list per rank. `what` names the option in errors.

@@ -1,4 +1,4 @@
-// How much every rank holds after an operation, and what does not fit.
+// Sizes of every rank's data after an operation, and checks of the arguments.
 
 #include <algorithm>
 #include <numeric>
@@ -33,7 +33,7 @@ Rows one_count_per_rank(const Problem& p) {
 
 constexpr const char* v_form = "; --counts selects the v form";
 
-// Blocks that are what the ranks hold.
+// Blocks as held by the ranks.
 Rows held(const Problem& p, bool any) {
   const auto sizes = sizes_of(p);
   if (!p.counts) {
@@ -46,7 +46,7 @@ Rows held(const Problem& p, bool any) {
   return rows;
 }
 
-// n numbers cut in blocks.
+// n numbers split into blocks.
 Rows cut(const Problem& p, std::int64_t n) {
   if (p.counts) {
     const auto rows = one_count_per_rank(p);
@@ -54,7 +54,8 @@ Rows cut(const Problem& p, std::int64_t n) {
     return rows;
   }
   if (n % p.ranks != 0)
-    refuse("--x: {} cuts {} numbers in {} equal blocks, which cannot be{}", p.operation->name, n, p.ranks, v_form);
+    refuse("--x: {} needs to split {} numbers into {} equal blocks, which is impossible{}", p.operation->name, n, p.ranks,
+           v_form);
   return Rows(p.size(), n / p.ranks);
 }
 
@@ -65,7 +66,7 @@ std::vector<std::vector<int>> sources_of(const Problem& p) {
   return sources;
 }
 
-// The lists of --counts, rank by rank.
+// The lists of --counts, one for each rank.
 std::vector<Rows> count_lists(const Problem& p, const std::vector<std::size_t>& lengths) {
   const auto lists = parse_lists("--counts", *p.counts, 0);
   if (lists.size() != p.size())
@@ -105,7 +106,8 @@ void scatter(Problem& p) {
   const auto root = static_cast<std::size_t>(p.root);
   for (std::size_t r = 0; r < p.size(); ++r)
     if (r != root && !p.x[r].empty())
-      refuse("--x: scatter takes an empty field off the root, {}; rank {} holds {} numbers", p.root, r, p.x[r].size());
+      refuse("--x: scatter needs empty fields on all ranks except the root, {}; rank {} holds {} numbers", p.root, r,
+             p.x[r].size());
   p.y_sizes = p.rows = cut(p, p.x_size(root));
 }
 
@@ -136,8 +138,8 @@ void alltoall(Problem& p) {
     for (std::size_t s = 0; s < p.size(); ++s) p.y_sizes[s] += row[s];
 }
 
-// A rank to which nobody sends gets zeros: in MPI the receiver names how many, and here that is as many as it holds, or none if
-// its ybar is empty.
+// A rank that receives no message gets zeros: in MPI the receiver sets their number; here it is the number that the rank holds,
+// or none if its ybar is empty.
 void message(Problem& p) {
   for (std::size_t r = 0; r < p.size(); ++r) {
     if (p.source[r] >= 0) p.y_sizes.push_back(p.x_size(static_cast<std::size_t>(p.source[r])));
@@ -150,7 +152,7 @@ void message_in_place(Problem& p) {
   for (std::size_t r = 0; r < p.size(); ++r) {
     if (p.source[r] < 0) p.y_sizes[r] = p.x_size(r);
     if (p.y_sizes[r] != p.x_size(r))
-      refuse("--x: what replaces the {} numbers of rank {} are {}: sizes may not differ", p.x_size(r), r, p.y_sizes[r]);
+      refuse("--x: the {} numbers of rank {} would be replaced by {}: sizes may not differ", p.x_size(r), r, p.y_sizes[r]);
   }
 }
 
@@ -202,7 +204,7 @@ void get(Problem& p) {
   for (const int target : p.target) p.y_sizes.push_back(target < 0 ? 0 : p.x_size(static_cast<std::size_t>(target)));
 }
 
-// The window has room for the rank's own x and for whatever is written.
+// The window has room for the rank's own x and for everything that is written.
 void accumulate(Problem& p) {
   p.y_sizes = sizes_of(p);
   for (std::size_t r = 0; r < p.size(); ++r)

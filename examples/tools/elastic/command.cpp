@@ -75,8 +75,9 @@ void require_program(const std::string& name) {
 bool leave_launcher(const std::string& program) {
   if (const auto launcher = launcher_of_environment(); launcher.processes > 1) {
     if (launcher.rank > 0) return false;
-    throw UsageError(fmt::format("{} is one process, which starts ranks itself, and {} started {}: without it, or with -n 1",
-                                 program, launcher.name, launcher.processes));
+    throw UsageError(
+        fmt::format("{} is one process, which starts ranks itself, and {} started {}: run it without a launcher, or with -n 1",
+                    program, launcher.name, launcher.processes));
   }
   std::vector<std::string> names;
   for (char** entry = environ; *entry; ++entry) {
@@ -106,11 +107,11 @@ void require_host_names(const std::vector<std::string>& hosts) {
     const bool user = at != std::string_view::npos;
     if ((user && !made_of(name.substr(0, at), ".-_")) || !made_of(user ? name.substr(at + 1) : name, ".-_:[]") || !balanced(name))
       throw UsageError(
-          fmt::format("--hosts are names, not '{}': letters, digits and . - _ : [ ], perhaps after USER@, the first one "
-                      "no -, each [ with its ]",
+          fmt::format("--hosts are names, not '{}': letters, digits and . - _ : [ ], optionally after USER@; not "
+                      "beginning with -; each [ with its ]",
                       printable(host)));
     if (std::count(hosts.begin(), hosts.end(), host) > 1)
-      throw UsageError(fmt::format("--hosts are names, each of them once: {}", host));
+      throw UsageError(fmt::format("--hosts are names, each only once: {}", host));
   }
 }
 
@@ -118,7 +119,7 @@ std::string without_ranks(const std::string& host) {
   const auto colon = host.rfind(':');
   if (colon == std::string::npos || colon + 1 == host.size()) return host;
   const bool number = host.find_first_not_of("0123456789", colon + 1) == std::string::npos;
-  const bool plain = host.find(':') == colon || (colon > 0 && host[colon - 1] == ']');  // else it is an address of IPv6
+  const bool plain = host.find(':') == colon || (colon > 0 && host[colon - 1] == ']');  // otherwise it is an IPv6 address
   return number && plain ? host.substr(0, colon) : host;
 }
 
@@ -129,7 +130,8 @@ bool is_this_host(const std::string& host) {
 
 namespace {
 
-// Asks all at once. Those whose command gave the exit code; all with a code other than 0 where `failed` is none.
+// Asks all hosts at once. Returns those whose command ended with the exit code `failed`; without `failed`, those with a code
+// other than 0.
 std::vector<std::string> ask_all(std::vector<std::pair<std::string, Question>> questions, std::optional<int> failed) {
   std::vector<std::string> names;
   for (auto& [host, question] : questions) {
@@ -139,23 +141,23 @@ std::vector<std::string> ask_all(std::vector<std::pair<std::string, Question>> q
   return names;
 }
 
-// Those of the hosts that neither the name service nor the probe knows.
+// The hosts that neither the name service nor the probe knows.
 std::vector<std::string> unknown_hosts(const std::vector<std::string>& hosts, const std::string& probe, double limit) {
   constexpr double patience = 8, most = 9.5;
-  constexpr int no_such_name = 2;  // of getent; any other failure tells nothing of the name
+  constexpr int no_such_name = 2;  // of getent; any other failure says nothing about the name
   if (!has_program("getent")) return {};
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::pair<std::string, Question>> questions;
   for (const auto& host : hosts) {
     if (is_this_host(host)) continue;
     auto name = without_ranks(host.substr(host.find('@') + 1));
-    if (name.starts_with('[')) name = name.substr(1, name.find(']') - 1);  // of IPv6
+    if (name.starts_with('[')) name = name.substr(1, name.find(']') - 1);  // an IPv6 address
     questions.emplace_back(host, Question({"getent", "ahosts", name}, patience));
   }
   const auto unresolved = ask_all(std::move(questions), no_such_name);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   std::vector<std::pair<std::string, Question>> probes;
-  for (const auto& host : unresolved)  // ssh alone may know a name
+  for (const auto& host : unresolved)  // ssh may know names that the name service does not
     probes.emplace_back(host, Question(fill(probe, {{"host", without_ranks(host)}}), std::min(limit, most - passed.count())));
   return ask_all(std::move(probes), std::nullopt);
 }
@@ -180,7 +182,7 @@ void require_known_hosts(const std::vector<std::string>& hosts, const std::strin
   if (!launcher.empty() && launcher.find("{hosts}") == std::string::npos) return;
   if (const auto unknown = unknown_hosts(hosts, probe, limit); !unknown.empty())
     throw UsageError(
-        fmt::format("--hosts {}: there is no host of that name: neither the name service knows it, nor does it answer "
+        fmt::format("--hosts {}: there is no host of that name: the name service does not know it, and it does not answer "
                     "to: {}",
                     joined(unknown, ","), probe));
 }

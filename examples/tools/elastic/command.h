@@ -1,5 +1,5 @@
 #pragma once
-// What programs that start others need to know: their words, where they run, what they said last.
+// Helpers for programs that start other programs: their words, the hosts, the last line of their output.
 
 #include <filesystem>
 #include <optional>
@@ -11,39 +11,41 @@ namespace mpigrad::elastic {
 using Words = std::vector<std::string>;
 
 bool under_slurm();
-std::vector<std::string> allocated_hosts();  // by Slurm
+std::vector<std::string> allocated_hosts();  // Slurm's
 std::string host_name();
 int cores_here();  // that this process may use
 
-// UsageError: there is no such program, in a folder of $PATH where the name has none. Launchers tell that in words of their own,
-// once for each rank.
+// UsageError: no program of that name (a name without a folder is searched in $PATH). Checked here because launchers report it in
+// their own words, once for each rank.
 void require_program(const std::string& name);
-// For a program that starts ranks and is one process: what a launcher of it has left in the environment is not theirs. UsageError
-// by the first of several ranks; the others get false, and are to end with 2.
+// For a program that starts ranks and is itself one process: removes a launcher's variables from the environment, because the
+// ranks must not see them. If several ranks of such a program were started, rank 0 throws a UsageError and the others get false
+// and must end with exit code 2.
 bool leave_launcher(const std::string& program);
 
-// Names of hosts become words of ssh, mpiexec and srun: one that begins with '-' would be an option, and options run commands.
-// UsageError: a name has other characters than letters, digits and . - _ : [ ], perhaps after USER@; it begins with '-'; a
-// bracket has no partner; it is there twice.
+// Names of hosts become words of ssh, mpiexec and srun: a name that begins with '-' would be an option, and options can run
+// commands. UsageError: a name with characters other than letters, digits and . - _ : [ ], optionally after USER@; a name that
+// begins with '-'; an unbalanced bracket; a name that occurs twice.
 void require_host_names(const std::vector<std::string>& hosts);
-// NODE of NODE:RANKS, as mpiexec takes it; else the name itself.
+// NODE of NODE:RANKS, as mpiexec takes it; otherwise the name itself.
 std::string without_ranks(const std::string& host);
 bool is_this_host(const std::string& host);
-// Words that succeed if {host} is alive: by srun under Slurm, else by ssh.
+// Words of a command that succeeds if {host} is alive: by srun under Slurm, otherwise by ssh.
 std::string default_probe();
 // UsageError: the ranks would start on a host that does not exist. `launcher`: the user's own; empty: the default one. Under
-// Slurm the default one starts ranks on hosts of the allocation only. Else a host must be known to the name service or answer to
-// `probe` within so many seconds; with a launcher that does not use {hosts} nothing is asked. Takes less than 10 s.
+// Slurm the default launcher starts ranks only on hosts of the allocation. Otherwise the name service must know a host, or the
+// host must answer to `probe` within `limit` seconds; with a launcher that does not use {hosts} nothing is checked. Takes less
+// than 10 s.
 void require_known_hosts(const std::vector<std::string>& hosts, const std::string& launcher, const std::string& probe,
                          double limit);
 
-// Whether a command has an option, and its value, as `--out run` or `--out=run`; none: it is not there.
+// True if a command has an option, and the option's value, as `--out run` or `--out=run`; none: the option is absent.
 bool has_option(const Words& command, const std::string& option);
 std::optional<std::string> value_of(const Words& command, const std::string& option);
-// Another value of an option; added where it is not there.
+// Replaces the value of an option, or adds the option.
 Words with_value(Words command, const std::string& option, const std::string& value);
 
-// The last line of what a program has printed into a file that says something, without what launchers say behind it.
+// The last meaningful line of a program's output in a file, without the lines that launchers add after it.
 std::string last_line(const std::filesystem::path& output);
 
 }  // namespace mpigrad::elastic

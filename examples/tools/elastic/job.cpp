@@ -23,12 +23,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Where standard output and standard error of a process go; -1: where this one's go.
+// File descriptors for standard output and standard error of a process; -1: those of this process.
 struct Streams {
   int output = -1, error = -1;
 };
 
-// The number of what kept it from starting comes by `told`, which closes where it starts.
+// Becomes the program. If it cannot be started, the error number is written to `told`, which otherwise closes at the start.
 [[noreturn]] void become(const std::vector<char*>& words, const Streams& streams, int told) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -45,12 +45,12 @@ struct Streams {
 }
 
 pid_t start(const std::vector<std::string>& command, const Streams& streams) {
-  require(!command.empty(), "[elastic] there is no command to start");
+  require(!command.empty(), "[elastic] no command to start");
   std::vector<char*> words;
   for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   std::array<int, 2> told{-1, -1};
-  require(pipe2(told.data(), O_CLOEXEC) == 0, "[elastic] no pipe: {}", std::strerror(errno));
+  require(pipe2(told.data(), O_CLOEXEC) == 0, "[elastic] a pipe cannot be created: {}", std::strerror(errno));
   const pid_t process = fork();
   if (process == 0) become(words, streams, told[1]);
   const int forked = errno;
@@ -58,7 +58,7 @@ pid_t start(const std::vector<std::string>& command, const Streams& streams) {
   int reason = 0;
   const bool failed = process > 0 && read(told[0], &reason, sizeof(reason)) == sizeof(reason);
   close(told[0]);
-  require(process >= 0, "[elastic] no process can be made: {}", std::strerror(forked));
+  require(process >= 0, "[elastic] a process cannot be created: {}", std::strerror(forked));
   if (failed) {
     waitpid(process, nullptr, 0);
     fail("[elastic] {} cannot be started: {}", command[0], std::strerror(reason));
@@ -84,7 +84,7 @@ Job::Job(const std::vector<std::string>& command, const std::filesystem::path& l
     return;
   }
   std::array<int, 2> output{-1, -1}, error{-1, -1};
-  require(pipe2(output.data(), O_CLOEXEC) == 0 && pipe2(error.data(), O_CLOEXEC) == 0, "[elastic] no pipe: {}",
+  require(pipe2(output.data(), O_CLOEXEC) == 0 && pipe2(error.data(), O_CLOEXEC) == 0, "[elastic] a pipe cannot be created: {}",
           std::strerror(errno));
   pipes_ = {output[0], error[0]};
   try {
@@ -114,7 +114,7 @@ bool Job::reap(bool wait) {
   while (found < 0 && errno == EINTR);
   if (found != process_) return false;
   code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  if (code_ != 0) ::kill(-process_, SIGKILL);  // what it has left would write beside the next one
+  if (code_ != 0) ::kill(-process_, SIGKILL);  // remaining processes would write at the same time as the next job
   return ended_ = true;
 }
 
@@ -122,12 +122,12 @@ void Job::kill() {
   signal(SIGTERM);
   for (const auto start = Clock::now(); since(start) < 2 && !reap(false);)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  ::kill(-process_, SIGKILL);  // the rest of its group, too
+  ::kill(-process_, SIGKILL);  // also the rest of its group
   reap(true);
 }
 
 bool Job::read(int milliseconds, const std::function<void(const std::string& line)>& seen) {
-  std::array<pollfd, 2> ready{};  // one of a descriptor below 0 is left out
+  std::array<pollfd, 2> ready{};  // poll() ignores descriptors below 0
   for (std::size_t i = 0; i < 2; ++i) ready[i] = {.fd = pipes_[i], .events = POLLIN, .revents = 0};
   if (poll(ready.data(), ready.size(), milliseconds) <= 0) return false;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -154,7 +154,7 @@ bool Job::watch(double seconds, const std::function<void(const std::string& line
     if (since(start) >= seconds) return false;
     read(100, seen);
   }
-  // What it printed at last; its children may keep the pipe open, without printing.
+  // Reads the last output; the job's children may keep the pipe open without printing.
   for (auto last = Clock::now(); (pipes_[0] >= 0 || pipes_[1] >= 0) && since(last) < 0.5;)
     if (read(50, seen)) last = Clock::now();
   return true;

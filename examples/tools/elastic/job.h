@@ -1,5 +1,5 @@
 #pragma once
-// Processes that are started, watched and ended.
+// Child processes: starting, watching and ending them.
 
 #include <array>
 #include <chrono>
@@ -13,25 +13,25 @@
 
 namespace mpigrad::elastic {
 
-// A process in a group of its own. What it prints passes through here, so that a reader who goes (`elastic ... | head`) ends
-// neither of them. It is killed when this process dies.
+// A process in a group of its own. Its output passes through this process, so that a reader that ends early (`elastic ... |
+// head`) ends neither of them. It is killed when this process dies.
 class Job {
  public:
-  // With a log, all that it prints goes into that file, which is made or replaced, and watch() shows none of it. Error: the
-  // program cannot be started, the file cannot be made.
+  // With a log, all its output goes into that file, which is created or replaced, and watch() shows none of it. Error: the
+  // program cannot be started, the file cannot be created.
   explicit Job(const std::vector<std::string>& command, const std::filesystem::path& log = {});
-  ~Job();  // kills what is left
+  ~Job();  // kills the remaining processes
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // Prints what it prints, and hands on its lines of standard error; comes back when it has ended, or after so many seconds.
-  // Whether it has ended.
+  // Prints the job's output, and passes lines of standard error to `seen`; returns when the job has ended, or after so many
+  // seconds. True if it has ended.
   bool watch(double seconds, const std::function<void(const std::string& line)>& seen);
-  // To the process alone: launchers hand signals on to their ranks.
+  // Signals only the process itself: launchers pass signals on to their ranks.
   void signal(int number) const;
-  // First asked to end, after 2 s killed.
+  // Asks it to end, and kills it after 2 s.
   void kill();
-  // When it has ended: its exit code, or 128 and the number of the signal that ended it.
+  // After it has ended: its exit code, or 128 plus the number of the signal that ended it.
   int code() const { return code_; }
 
  private:
@@ -40,22 +40,22 @@ class Job {
   bool read(int milliseconds, const std::function<void(const std::string& line)>& seen);
 
   pid_t process_ = -1;
-  std::array<int, 2> pipes_{-1, -1};  // of its standard output and standard error
+  std::array<int, 2> pipes_{-1, -1};  // its standard output and standard error
   int code_ = -1;
   bool ended_ = false;
-  std::string rest_;  // of a line
+  std::string rest_;  // the beginning of an unfinished line
 };
 
-// A command whose prints are lost, and which has so many seconds to end with 0.
+// A command whose output is discarded, and which must end with exit code 0 within so many seconds.
 class Question {
  public:
   Question(const std::vector<std::string>& command, double seconds);
-  ~Question();  // kills it
+  ~Question();  // kills the command
   Question(Question&& other) noexcept;
   Question& operator=(Question&& other) noexcept;
   // None: it has not ended, and there is time left.
   std::optional<bool> answer();
-  // When it has answered: its exit code; -1: a signal ended it, or there was no time left.
+  // After the answer: the command's exit code; -1: a signal ended it, or the time ran out.
   int code() const { return code_; }
 
  private:
@@ -65,7 +65,7 @@ class Question {
   int code_ = -1;
 };
 bool succeeds(const std::vector<std::string>& command, double seconds);
-// What a command prints; empty if it fails.
+// The output of a command; empty if the command fails.
 std::string output_of(const std::string& command);
 
 }  // namespace mpigrad::elastic

@@ -1,5 +1,5 @@
-// Keeps a training alive inside an allocation: when a rank or a node dies, the job is started again on what is left, with the
-// next grid that fits, from the newest whole checkpoint. MPI itself need not tolerate faults.
+// Keeps a training alive inside an allocation: when a rank or a node dies, the job is restarted on the remaining ranks, with the
+// next grid that fits, from the newest complete checkpoint. MPI itself need not tolerate faults.
 //
 //   build/examples/elastic --hosts node1,node2 --ranks-per-host 4 -- build/examples/cosmoflow train --data universes
 //       --grid sample=2,depth=4 --checkpoint-minutes 10 --out run
@@ -40,7 +40,7 @@ namespace {
 
 using tool::UsageError;
 
-// Asked to end: handed on to the job, which writes a checkpoint.
+// A signal that asks to end; it is passed on to the job, which writes a checkpoint.
 std::atomic<int> asked{0};
 extern "C" void note(int signal) { asked = signal; }
 
@@ -57,34 +57,35 @@ void say(const std::string& text) { fmt::print(stderr, "elastic: {}\n", text); }
 void add_options(CLI::App& app, Options& o) {
   app.add_option("--hosts", o.hosts,
                  "names, separated by commas; under Slurm those of the allocation, else this one. Letters, digits and . - _ : [ "
-                 "], perhaps after USER@")
+                 "], optionally after USER@")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group("Ranks");
-  app.add_option("--ranks-per-host", o.ranks_per_host, "as many as --grid of the program needs, if not given")
+  app.add_option("--ranks-per-host", o.ranks_per_host, "default: as many as --grid of the program needs")
       ->check(tool::whole_number(1, 1 << 20))
       ->group("Ranks");
-  app.add_option("--launcher", o.launcher,
-                 "words that start ranks, with {ranks}, {hosts} (separated by commas), {nodes} and {ranks_per_host}; srun under "
-                 "Slurm, else mpiexec")
+  app.add_option(
+         "--launcher", o.launcher,
+         "command that starts ranks, with {ranks}, {hosts} (separated by commas), {nodes} and {ranks_per_host}; default: srun "
+         "under Slurm, else mpiexec")
       ->group("Ranks");
   app.add_flag("--watch-ranks", o.watch_ranks,
-               "start each rank under `elastic rank --`, whose line tells which rank has died, where and how; without --launcher "
-               "that is always so")
+               "start each rank under `elastic rank --`, whose line tells which rank has died, where and how; always on "
+               "without --launcher")
       ->group("Ranks");
-  app.add_option("--retries", o.retries, "failures in a row without a newer checkpoint, after which it gives up")
+  app.add_option("--retries", o.retries, "give up after more than so many failures in a row without a newer checkpoint")
       ->check(tool::whole_number(0, 1000000))
       ->capture_default_str()
       ->group("Failures");
   app.add_option(
          "--forgive", o.forgiven,
-         "so often ranks may die on a host that answers, before the job goes on without it (with one rank less on the last)")
+         "deaths of ranks that are forgiven on a host that answers; the next one removes the host (one rank of the last host)")
       ->check(tool::whole_number(0, 1000000))
       ->capture_default_str()
       ->group("Failures");
-  app.add_option("--probe", o.probe, "words that succeed if {host} is alive; srun under Slurm, else ssh")->group("Failures");
-  app.add_option("--probe-every", o.probe_seconds,
-                 "seconds between such questions while the job runs; 0: only when it has failed")
+  app.add_option("--probe", o.probe, "command that succeeds if {host} is alive; default: srun under Slurm, else ssh")
+      ->group("Failures");
+  app.add_option("--probe-every", o.probe_seconds, "seconds between probes while the job runs; 0: only when it has failed")
       ->check(tool::number_from(0))
       ->capture_default_str()
       ->group("Failures");
@@ -92,17 +93,16 @@ void add_options(CLI::App& app, Options& o) {
       ->check(tool::number_above(0))
       ->capture_default_str()
       ->group("Failures");
-  app.add_option("command", o.command, "behind --: the trainer and its arguments, --out among them; --resume is added");
+  app.add_option("command", o.command, "after --: the trainer and its arguments, which must include --out; --resume is added");
   app.footer(
       "`LAUNCHER elastic rank -- PROGRAM ARGUMENTS` by itself runs each rank so that a line tells which of them has died.\n\n"
-      "Exit codes: 0 the training has ended; 75 a limit or a signal has ended it, and the same command goes on with it; 2 wrong\n"
-      "arguments, here or of the trainer; 1 it gave up. What the trainer says in the file `state` of its --out counts, where it "
-      "says\n"
-      "anything, and else its exit code, which mpiexec may lose. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 are handed on to the "
-      "ranks.");
+      "Exit codes: 0 the training has ended; 75 a limit or a signal has ended it, and the same command resumes it; 2 wrong\n"
+      "arguments, here or of the trainer; 1 it gave up. The outcome is taken from the file `state` in the trainer's --out, if\n"
+      "the trainer has written one, otherwise from its exit code, which mpiexec may lose. SIGTERM, SIGINT, SIGUSR1 and\n"
+      "SIGUSR2 are passed on to the ranks.");
 }
 
-// `--resume FILE`, where what came after it is to be gone on from.
+// Replaces `--resume FILE` by `--resume`, because the training has to resume from a newer checkpoint than FILE.
 std::vector<std::string> with_newest(std::vector<std::string> command) {
   for (std::size_t i = 0; i < command.size(); ++i) {
     if (command[i].starts_with("--resume=")) command[i] = "--resume";
@@ -113,21 +113,21 @@ std::vector<std::string> with_newest(std::vector<std::string> command) {
 }
 
 void complete(Options& o) {
-  if (o.command.empty()) throw UsageError("there is no program to run: elastic [OPTIONS] -- PROGRAM ARGUMENTS...");
+  if (o.command.empty()) throw UsageError("no program to run: elastic [OPTIONS] -- PROGRAM ARGUMENTS...");
   if (!value_of(o.command, "--out")) throw UsageError("the program needs --out, where its checkpoints are");
   if (std::find(o.command.begin(), o.command.end(), "--overwrite") != o.command.end())
-    throw UsageError("the program's --overwrite would begin anew after every failure");
+    throw UsageError("--overwrite of the program would restart the training from the beginning after every failure");
   const auto resumed = std::find(o.command.begin(), o.command.end(), "--resume");
   if (resumed == o.command.end() && !value_of(o.command, "--resume")) o.command.push_back("--resume");
   const auto allocated = under_slurm() ? allocated_hosts() : Words();
   if (under_slurm() && o.hosts.empty() && allocated.empty())
-    throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
+    throw UsageError("scontrol show hostnames lists no hosts; give --hosts");
   if (o.hosts.empty()) o.hosts = allocated.empty() ? Words{host_name()} : allocated;
   require_host_names(o.hosts);
   const auto hosts = static_cast<int>(o.hosts.size());
   const auto grid = value_of(o.command, "--grid");
   if (o.ranks_per_host == 0) {
-    if (!grid) throw UsageError("--ranks-per-host is needed, where the program has no --grid");
+    if (!grid) throw UsageError("--ranks-per-host is needed if the program has no --grid");
     const int ranks = ranks_of(trainer::parse_grid(*grid, 1, trainer::Channels::split));
     o.ranks_per_host = (ranks + hosts - 1) / hosts;
   }
@@ -138,12 +138,14 @@ void complete(Options& o) {
                                : "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
 }
 
-// Newest of the checkpoints, which are replaced: a later time of writing means that training went on.
+// Time of the newest checkpoint. Checkpoints are replaced: a later time means that training has progressed.
 std::filesystem::file_time_type progress_in(const std::filesystem::path& folder) {
   std::error_code none;
   auto newest = std::filesystem::file_time_type::min();
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-    if (entry.path().extension() != ".h5" && entry.path().filename() != "training-name") continue;  // touched by local copies
+    if (entry.path().extension() != ".h5" && entry.path().filename() != "training-name")
+      continue;  // local copies touch this
+                 // file
     const auto time = entry.last_write_time(none);
     if (!none) newest = std::max(newest, time);
   }
@@ -168,9 +170,9 @@ class Elastic {
     for (int start = 1;; ++start) {
       const auto before = progress_in(out_);
       int none = SIGUSR2;
-      asked.compare_exchange_strong(none, 0);  // there is nobody to report
+      asked.compare_exchange_strong(none, 0);  // no job is running that could report
       const int code = run_once(start);
-      // Later a host may refuse what all of them took at first: a GPU may be gone.
+      // In later starts a host may refuse arguments that all hosts accepted at first: a GPU may be gone.
       if (code == 0 || code == trainer::to_be_gone_on || (code == 2 && start == 1)) return code;
       none = SIGUSR2;
       asked.compare_exchange_strong(none, 0);
@@ -185,7 +187,7 @@ class Elastic {
   }
 
  private:
-  // A job on what is left; its exit code.
+  // Runs the job on the remaining hosts; returns its exit code.
   int run_once(int start) {
     auto command = start == 1 && !passed_by_checkpoints() ? o_.command : with_newest(o_.command);
     int ranks = hosts_.ranks();
@@ -196,7 +198,7 @@ class Elastic {
       grid = text_of(extents);
       command = with_value(command, "--grid", grid);
     }
-    // Of hosts that have no rank then, nothing is asked.
+    // Hosts that have no rank in this grid are not probed.
     const int per_host = hosts_.ranks_per_host();
     auto names = hosts_.names();
     names.resize(static_cast<std::size_t>((ranks + per_host - 1) / per_host));
@@ -230,8 +232,8 @@ class Elastic {
         const auto name = question->first;
         question = questions.erase(question);
         silent[name] = *answer ? 0 : silent[name] + 1;
-        if (silent[name] < 2) continue;  // once may be chance
-        say(fmt::format("{} does not answer: ends the job", name));
+        if (silent[name] < 2) continue;  // a single silence may be chance
+        say(fmt::format("{} does not answer: ending the job", name));
         dead_.push_back(name);
         job.kill();
         return 1;
@@ -247,7 +249,7 @@ class Elastic {
     return code;
   }
 
-  // Whether there is a newer checkpoint than the one that --resume names: this program was started before.
+  // True if there is a checkpoint newer than the one that --resume names, that is, if this program was started before.
   bool passed_by_checkpoints() const {
     const auto file = value_of(o_.command, "--resume");
     std::error_code none;
@@ -255,7 +257,7 @@ class Elastic {
            progress_in(out_) > std::filesystem::last_write_time(*file, none);
   }
 
-  // Ranks write a checkpoint and end. A further signal is handed on, too; the third ends all.
+  // The ranks write a checkpoint and end. A further signal is passed on, too; the third one kills the job.
   int ended_by(Job& job, int first, const std::function<void(const std::string& line)>& look,
                const std::optional<trainer::RunState>& before) {
     int signals = 1;
@@ -270,10 +272,11 @@ class Elastic {
     }
     asked = first;
     if (trainer::read_state(out_) != before) return trainer::code_of_run(job.code(), out_, before);
-    // A program without a state. MPICH's launcher may lose the ranks' exit code: if they have all ended, the next job finds that.
+    // For a program without a state file. MPICH's launcher may lose the ranks' exit code: if the training had finished, the next
+    // job finds out.
     return job.code() == 0 ? trainer::to_be_gone_on : job.code();
   }
-  // srun itself ends the job at SIGTERM, and at SIGINT only tells how it is.
+  // srun ends the job itself at SIGTERM, and at SIGINT only reports the job's status.
   static int as_launcher_takes(int signal) { return under_slurm() && signal != SIGUSR2 ? SIGUSR1 : signal; }
 
   std::string text_of(const GridExtents& g) const {
@@ -291,7 +294,7 @@ class Elastic {
       if (trusted_.contains(name)) questions.emplace_back(name, Question(fill(o_.probe, {{"host", without_ranks(name)}}), limit));
     return questions;
   }
-  // Those that do not answer.
+  // The hosts that do not answer.
   std::vector<std::string> silent_of(const std::vector<std::string>& names, double limit) const {
     std::vector<std::string> silent;
     for (auto& [name, question] : ask(names, limit)) {
@@ -301,7 +304,7 @@ class Elastic {
     }
     return silent;
   }
-  // Of a host that has never answered, such as where ssh asks for a password, silence tells nothing.
+  // Silence of a host that has never answered means nothing: ssh may ask for a password there.
   void trust_those_that_answer() {
     for (const auto& name : hosts_.names())
       if (!is_this_host(name)) trusted_.insert(name);
@@ -311,11 +314,11 @@ class Elastic {
     }
   }
 
-  // What `elastic rank` says of a rank that died, and launchers: "PID 71 RUNNING AT node1" (MPICH), "srun: error: node1: task 3:
-  // Killed".
+  // Reads reports of dead ranks: those of `elastic rank`, and those of launchers, such as "PID 71 RUNNING AT node1" (MPICH) and
+  // "srun: error: node1: task 3: Killed".
   void accuse(const std::string& line, const std::vector<std::string>& names) {
     const auto ended_on = host_of_ended_rank(line);
-    // What comes later of one job are those whom the launcher has ended.
+    // Later reports from the same job are about ranks that the launcher has ended.
     for (const auto& word : names) {
       if (!accused_.empty()) return;
       const auto name = without_ranks(word);
@@ -328,13 +331,13 @@ class Elastic {
     }
   }
 
-  // Drops what is dead. Whether anything is left.
+  // Removes dead hosts. True if any host is left.
   bool judge() {
     bool left = true;
     for (const auto& name : silent_of(hosts_.names(), o_.probe_limit))
       if (std::find(dead_.begin(), dead_.end(), name) == dead_.end()) dead_.push_back(name);
     for (const auto& name : dead_) {
-      say(fmt::format("{} is dead: goes on without it", name));
+      say(fmt::format("{} is dead: continuing without it", name));
       left = hosts_.drop(name);
     }
     if (dead_.empty())
@@ -349,11 +352,11 @@ class Elastic {
   std::optional<GridExtents> grid_;
   std::string split_ = "filter";
   std::vector<std::string> accused_, dead_;  // of the last job
-  std::set<std::string> trusted_;            // to answer as long as they live
+  std::set<std::string> trusted_;            // hosts that answer as long as they live
 };
 
 int run(int argc, char** argv) {
-  CLI::App app("Keeps a training alive when ranks or nodes die: starts it again on what is left, from the newest checkpoint.",
+  CLI::App app("Keeps a training alive when ranks or nodes die: restarts it on the remaining ranks, from the newest checkpoint.",
                "elastic");
   Options o;
   add_options(app, o);

@@ -69,11 +69,11 @@ std::string Hosts::accuse(const std::string& name) {
   deaths_[name] = 0;
   if (names_.size() > 1) {
     drop(name);
-    return fmt::format("ranks died on {} more than {} times: goes on without it", name, forgiven_);
+    return fmt::format("ranks died on {} more than {} times: continuing without it", name, forgiven_);
   }
   if (ranks_ == 1) return {};
   --ranks_;
-  return fmt::format("ranks died on {} more than {} times: goes on with {} ranks on it", name, forgiven_, ranks_);
+  return fmt::format("ranks died on {} more than {} times: continuing with {} ranks on it", name, forgiven_, ranks_);
 }
 
 }  // namespace mpigrad::elastic

@@ -1,5 +1,5 @@
 #pragma once
-// With what a job goes on when ranks or nodes are lost.
+// Plans how a job continues when ranks or nodes are lost.
 
 #include <map>
 #include <string>
@@ -9,27 +9,27 @@
 
 namespace mpigrad::elastic {
 
-// The grid for at most so many ranks that is nearest to what was wanted: fewer groups along `sample` first, of which each has the
-// memory that it had; where not even one group is left, the largest grid whose axes are not longer than wanted, the deeper one of
-// equals. `ranks` is 1 or more.
+// The grid for at most `ranks` ranks that is nearest to `wanted`: first with fewer groups along `sample`, which keeps the memory
+// per rank; if not even one group fits, the largest grid whose axes are not longer than wanted, and among equals the deeper one.
+// `ranks` is 1 or more.
 GridExtents next_grid(const GridExtents& wanted, int ranks);
 
-// A template with names in braces, as "mpiexec -n {ranks} -hosts {hosts}", in words; quotes keep a word together. UsageError: a
-// name that is not in `values`, a quote without its end.
+// Splits a template with names in braces, such as "mpiexec -n {ranks} -hosts {hosts}", into words and fills in the values; quotes
+// keep a word together. UsageError: a name that is not in `values`, an unclosed quote.
 std::vector<std::string> fill(const std::string& text, const std::map<std::string, std::string>& values);
 
-// The hosts of a job, and what is known against them.
+// The hosts of a job, and the failures counted for each.
 class Hosts {
  public:
-  // `ranks` on each.
+  // `ranks` on each host.
   Hosts(std::vector<std::string> names, int ranks, int forgiven);
   const std::vector<std::string>& names() const { return names_; }
   int ranks_per_host() const { return ranks_; }
   int ranks() const { return static_cast<int>(names_.size()) * ranks_; }
-  // It does not answer. Whether there are others.
+  // Removes a host that does not answer. True if others are left.
   bool drop(const std::string& name);
-  // A rank on it died. The host goes when that has happened more often than is forgiven; the last one has a rank less then. What
-  // is said about it; empty: nothing changes.
+  // Counts a rank that died on a host. After more than `forgiven` deaths the host is removed; the last host gets one rank less
+  // instead. Returns a message; empty: nothing changed.
   std::string accuse(const std::string& name);
 
  private:

@@ -28,7 +28,7 @@ extern "C" void hand_on(int signal) {
   if (child > 0) kill(child, signal);
 }
 
-// Which rank of how many the launcher says this is.
+// The rank and the number of ranks, as the launcher sets them in the environment.
 std::string rank_text() {
   const auto first_of = [](std::initializer_list<const char*> names) -> std::string {
     for (const auto* name : names)
@@ -40,7 +40,8 @@ std::string rank_text() {
   return (rank.empty() ? "0" : rank) + (size.empty() ? "" : " of " + size);
 }
 
-// Launch() tells of errors and of wrong arguments, and trainers of what they stop for.
+// True for exit codes that are explained elsewhere: launch() reports errors and wrong arguments, and trainers report why they
+// stop.
 bool says_why_itself(int code) { return code == 0 || code == 1 || code == 2 || code == trainer::to_be_gone_on; }
 
 void tell(pid_t ended, const std::string& how) {
@@ -55,7 +56,7 @@ int run_rank(const std::vector<std::string>& command) {
   std::vector<char*> words;
   for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  // None is lost that comes before the child is known.
+  // Signals are blocked until the child is known, so that none is lost.
   sigset_t all, before;
   sigemptyset(&all);
   for (const int signal : handed_on) sigaddset(&all, signal);
@@ -63,13 +64,13 @@ int run_rank(const std::vector<std::string>& command) {
   const pid_t parent = getpid();
   const pid_t started = fork();
   if (started < 0) {
-    fmt::print(stderr, "elastic: no process can be made: {}\n", std::strerror(errno));
+    fmt::print(stderr, "elastic: a process cannot be created: {}\n", std::strerror(errno));
     return 1;
   }
   if (started == 0) {
-    setpgid(0, 0);  // a signal to the launcher's group comes from this process, once
+    setpgid(0, 0);  // so that a signal to the launcher's group reaches the child only once, from this process
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);  // it has died already
+    if (getppid() != parent) _exit(1);  // the parent has already died
     sigprocmask(SIG_SETMASK, &before, nullptr);
     execvp(words[0], words.data());
     fmt::print(stderr, "elastic: {} cannot be started: {}\n", command[0], std::strerror(errno));
@@ -94,7 +95,7 @@ int run_rank(const std::vector<std::string>& command) {
   }
   const int signal = WTERMSIG(status);
   if (!asked_to_end) tell(started, fmt::format("signal {}, {}", signal, strsignal(signal)));
-  // The launcher is to see the same, without a second core file.
+  // The launcher must see the same signal, without a second core file.
   const rlimit none{.rlim_cur = 0, .rlim_max = 0};
   setrlimit(RLIMIT_CORE, &none);
   std::signal(signal, SIG_DFL);

@@ -1,4 +1,4 @@
-// The plan for people: for every rank a line of inputs, a line of outputs below it, and a sentence.
+// The plan as text: for every rank a line of inputs, a line of outputs below it, and a sentence.
 
 #include <algorithm>
 
@@ -10,8 +10,9 @@ namespace {
 
 constexpr std::int64_t most_columns = 64;
 
-// The common axis of all lines: inputs for a window, outputs for a transposed one. The others stand where their window's centre
-// is, so that what belongs together is close. An axis longer than the screen has several positions in a column.
+// The common axis of all lines: inputs for a window, outputs for a transposed window. Items of the other kind are drawn at the
+// centre of their window, close to the items that they depend on. On an axis longer than the screen, a column covers several
+// positions.
 struct Axis {
   std::int64_t begin = 0, end = 0;
   std::int64_t scale = 1;  // positions in a column
@@ -25,7 +26,7 @@ struct Axis {
   std::size_t column(std::int64_t position) const { return static_cast<std::size_t>((position - begin) / scale); }
 };
 
-// Items `first + i * step` of an axis.
+// Positions `first + i * step` of items on an axis.
 struct Places {
   std::int64_t first = 0, step = 1;
   std::int64_t operator()(std::int64_t i) const { return first + i * step; }
@@ -34,7 +35,7 @@ struct Places {
 class Line {
  public:
   Line(const Axis& axis, char symbol) : axis_(axis), text_(static_cast<std::size_t>(axis.columns()), symbol) {}
-  // What is painted later covers what was there.
+  // Later symbols cover earlier ones.
   void paint(std::int64_t begin, std::int64_t end, char symbol, Places places = {}) {
     if (begin >= end) return;
     if (axis_.scale > 1) {  // columns between two items would look like holes

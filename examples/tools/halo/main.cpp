@@ -1,4 +1,4 @@
-// Shows which inputs each rank needs, and from whom, when a convolution or a pooling is split over ranks.
+// Shows which inputs each rank needs, and from which rank, when a convolution or a pooling is split over ranks.
 //
 //   build/examples/halo --extent 10 --ranks 2 --kernel 5 --stride 2 --padding 2
 //
@@ -15,22 +15,24 @@ namespace mpigrad::halo {
 namespace {
 
 int run(int argc, char** argv) {
-  CLI::App app("Shows which inputs each rank needs, and from whom, for its outputs of a window that slides over a line.", "halo");
+  CLI::App app("Shows which inputs each rank needs, and from which ranks, for its outputs of a window that slides over a line.",
+               "halo");
   app.footer("Negative left or right: inputs of the own block that are not needed. Negative crop: zeros that are added.");
   Options o;
   const auto number = [&](const char* name, std::int64_t& value, std::int64_t low, const char* text) {
     return app.add_option(name, value, text)->check(tool::whole_number(low, largest));
   };
-  number("--extent", o.extent, 1, "inputs")->required();
+  number("--extent", o.extent, 1, "number of inputs")->required();
   app.add_option("--ranks", o.ranks, "ranks that share them")->required()->check(tool::whole_number(1, most_ranks));
   number("--kernel", o.window.kernel, 1, "taps of the window")->required();
   number("--stride", o.window.stride, 1, "distance of windows (transposed: of inputs)")->capture_default_str();
   number("--padding", o.window.padding_low, 0, "on each side (transposed: outputs taken away)")->capture_default_str();
   number("--dilation", o.window.dilation, 1, "distance of taps")->capture_default_str();
   std::string blocks;
-  const auto* given = app.add_option("--input-blocks", blocks, "of each rank, as 5,0,2; else balanced, the first ranks one more")
-                          ->type_name("INT,INT,...");
-  app.add_option("--outputs", o.outputs, "who makes them: equal blocks, or the owner of the window's centre")
+  const auto* given =
+      app.add_option("--input-blocks", blocks, "inputs of each rank, as 5,0,2; default: balanced, the first ranks one more")
+          ->type_name("INT,INT,...");
+  app.add_option("--outputs", o.outputs, "the rank that computes an output: by equal blocks, or the owner of the window's centre")
       ->check(CLI::IsMember({"balanced", "centred"}))
       ->capture_default_str();
   auto* transposed =

@@ -1,5 +1,5 @@
 // The plan as a picture: for each rank the inputs that it needs, each in the colour of the rank that has it, and the outputs that
-// it makes.
+// it computes.
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ std::string to_svg(const Plan& plan, const Options& o) {
     svg.text(10, 44, fmt::format("more than {} cells or 64 ranks are not drawn", most_cells), "start", 13);
     return svg.str(title);
   }
-  // Inputs and outputs on one axis, as in the text: an output stands below the centre of its window.
+  // Inputs and outputs on one axis, as in the text: an output is drawn below the centre of its window.
   const auto first = std::min<std::int64_t>(0, -padding);
   const auto place = [&](std::int64_t i, bool output) {
     const bool spread = output != o.transposed;

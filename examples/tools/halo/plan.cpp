@@ -15,11 +15,11 @@ namespace {
 
 using tool::UsageError;
 
-// Ranks that each need nearly everything would fill the memory.
+// Limits the memory where every rank needs nearly all inputs.
 constexpr std::int64_t most_messages = 10'000'000;
 
 void check_number(const char* option, std::int64_t value, std::int64_t low, std::int64_t high) {
-  if (value < low || value > high) throw UsageError(fmt::format("{}: from {} to {} is needed, not {}", option, low, high, value));
+  if (value < low || value > high) throw UsageError(fmt::format("{}: must be from {} to {}, not {}", option, low, high, value));
 }
 
 void check(const Options& o) {
@@ -34,7 +34,7 @@ void check(const Options& o) {
     throw UsageError(fmt::format("--outputs: balanced or centred is needed, not '{}'", o.outputs));
   if (!o.transposed && o.output_padding != 0) throw UsageError("--output-padding: only with --transposed");
   if (o.output_padding < 0 || o.output_padding >= std::max(w.stride, w.dilation))
-    throw UsageError(fmt::format("--output-padding: 0 or more and below the larger of stride and dilation, {}, is needed, not {}",
+    throw UsageError(fmt::format("--output-padding: must be at least 0 and below the larger of stride and dilation, {}, not {}",
                                  std::max(w.stride, w.dilation), o.output_padding));
   if (o.input_blocks.empty()) return;
   if (o.input_blocks.size() != static_cast<std::size_t>(o.ranks))
@@ -123,7 +123,7 @@ Plan make_plan(const Options& o) {
     rank.left = in[r] - part.begin, rank.right = part.end - in[r + 1];
     if (o.transposed) {
       const auto inputs = part.end - part.begin;
-      // Element j is global output begin s - p + j. Nothing comes from no inputs: all outputs are zeros, added on the right.
+      // Element j is global output begin s - p + j. Without inputs all outputs are zeros, added on the right.
       if (inputs > 0) {
         rank.local_outputs = (inputs - 1) * w.stride + w.dilation * (w.kernel - 1) + 1;
         rank.crop_left = part.pad_low;

@@ -1,10 +1,10 @@
-// Any data as HDF5, which thousands of ranks can read: a few large files instead of a million small ones.
+// Writes any data as HDF5 that thousands of ranks can read: a few large files instead of a million small ones.
 //
 //   build/examples/pack --data photographs --stored 224,224 --samples-per-file 10000 --out shards
 //   build/examples/pack --data scans --validation-fraction 0.2 --out scans.h5
 //   build/examples/pack --data scans --targets ages.csv --validation-fraction 0.2 --out scans.h5
 //
-// The second and third files have groups `train` and `val`, as `classify train` expects; the third one has numbers to predict.
+// The second and third files have groups `train` and `val`, as `classify train` expects; the third one has numbers as targets.
 
 #include "models/data/sources/pack.h"
 
@@ -37,16 +37,16 @@ struct Options {
 
 void add_options(CLI::App& app, Options& o) {
   app.add_option("--validation-fraction", o.validation_fraction,
-                 "of the samples, drawn at random, for a group `val`; the others go into a group `train`")
+                 "fraction of the samples, drawn at random, for a group `val`; the others form a group `train`")
       ->check(tool::number_between(0.001, 0.999))
       ->group("Groups");
-  app.add_option("--split-seed", o.split_seed, "of the draw of --validation-fraction")
+  app.add_option("--split-seed", o.split_seed, "seed of the random choice for --validation-fraction")
       ->check(tool::whole_number(0))
       ->capture_default_str()
       ->group("Groups");
   app.add_option("--out", o.out, "the HDF5 file, or with --samples-per-file the folder, to write; does not exist yet")
       ->group("Files");
-  app.add_option("--samples-per-file", o.samples_per_file, "0: all in one")
+  app.add_option("--samples-per-file", o.samples_per_file, "0: all in one file")
       ->check(tool::whole_number(0, 1000000000))
       ->group("Files");
   app.add_flag("--quiet", o.quiet, "no progress")->group("Output");
@@ -56,9 +56,10 @@ void add_options(CLI::App& app, Options& o) {
 void check(const Options& o, const std::set<std::string>& given) {
   if (o.out.empty()) throw trainer::UsageError("--out is needed");
   if (o.validation_fraction > 0 && o.samples_per_file > 0)
-    throw trainer::UsageError("--validation-fraction makes groups of one file, --samples-per-file several files: one of the two");
+    throw trainer::UsageError(
+        "--validation-fraction makes groups in one file, --samples-per-file several files: use only one of the two");
   if (o.validation_fraction == 0 && given.contains("--split-seed"))
-    throw trainer::UsageError("--split-seed is of --validation-fraction");
+    throw trainer::UsageError("--split-seed needs --validation-fraction");
 }
 
 std::vector<data::PackGroup> groups_of(const Options& o, const data::Source& source) {
@@ -118,7 +119,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   return tool::finish(app, *transport, [&] {
     flags.apply();
     check(o, tool::given_options(app));
-    // One rank writes: HDF5's parallel driver would gain nothing where one process decodes.
+    // One rank writes: HDF5's parallel driver would gain nothing if one process decodes.
     trainer::together(world, [&] {
       if (world.rank() == 0) pack(o);
     });

@@ -156,7 +156,7 @@ LinearPower::LinearPower(Spectrum spectrum, const Cosmology& cosmology, double t
   amplitude_ = std::pow(cosmology.sigma_8 / sigma(8), 2);
   // Far from our universe the fits leave the range of floating-point numbers.
   require(growth_today_ > 0 && std::isfinite(amplitude_) && amplitude_ > 0,
-          "[power] no power spectrum comes of Omega_m {}, Omega_b {}, sigma_8 {}, n_s {}, H_0 {}, temperature {}",
+          "[power] the power spectrum cannot be computed for Omega_m {}, Omega_b {}, sigma_8 {}, n_s {}, H_0 {}, temperature {}",
           cosmology.omega_m, cosmology.omega_b, cosmology.sigma_8, cosmology.spectral_index, cosmology.hubble, temperature_);
 }
 
@@ -171,7 +171,7 @@ double LinearPower::relative_growth(double redshift) const { return growth(cosmo
 
 double LinearPower::sigma(double radius) const {
   require(radius > 0 && std::isfinite(radius), "[power] the radius of sigma must be positive (Mpc/h), got {}", radius);
-  // Simpson in ln k; the integrand is negligible outside, and 8192 steps resolve the window's oscillations where it is not.
+  // Simpson in ln k; outside the range the integrand is negligible, and inside 8192 steps resolve the window's oscillations.
   constexpr int steps = 8192;
   const double low = std::log(1e-5 / radius), high = std::log(1e3 / radius), step = (high - low) / steps;
   double sum = 0;

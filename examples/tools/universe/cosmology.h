@@ -33,14 +33,14 @@ double transfer(Spectrum spectrum, const Cosmology& cosmology, double temperatur
 // (Heath 1977). D -> a in the matter era; relative error below 1e-12.
 double growth(const Cosmology& cosmology, double redshift);
 
-// P(k, z) = A k^n_s T(k)^2 (D(z) / D(0))^2 with A such that sigma_8 comes out. Error for parameters without meaning.
+// P(k, z) = A k^n_s T(k)^2 (D(z) / D(0))^2, with A chosen to give sigma_8. Error for unphysical parameters.
 class LinearPower {
  public:
-  // temperature <= 0: the spectrum's default. Error for one that is not finite.
+  // temperature <= 0: the spectrum's default. Error for a temperature that is not finite.
   LinearPower(Spectrum spectrum, const Cosmology& cosmology, double temperature = 0);
 
   double operator()(double k) const;                   // today
-  double operator()(double k, double redshift) const;  // (slower: integrates the growth)
+  double operator()(double k, double redshift) const;  // slower: integrates the growth
   // D(z) / D(0)
   double relative_growth(double redshift) const;
   // Linear rms fluctuation in spheres of this radius today: sigma^2 = integral dk/k k^3 P(k) / (2 pi^2) W(k R)^2,

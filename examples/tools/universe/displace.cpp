@@ -15,14 +15,14 @@ int displace(const std::shared_ptr<Transport>& transport, const DisplaceOptions&
   namespace fs = std::filesystem;
   const auto colon = options.delta.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == options.delta.size())
-    throw UsageError(fmt::format("[displace] --delta is FILE:DATASET, got '{}'", options.delta));
+    throw UsageError(fmt::format("[displace] --delta must be FILE:DATASET, got '{}'", options.delta));
   const fs::path source = options.delta.substr(0, colon);
   const std::string dataset = options.delta.substr(colon + 1);
   tool::together(*transport, [&] {
     if (transport->rank() != 0) return;
     std::error_code error;
     if (fs::equivalent(source, options.out, error))
-      throw UsageError(fmt::format("[displace] --out {} would be written over the field, {}", options.out, source.string()));
+      throw UsageError(fmt::format("[displace] --out {} would overwrite the field, {}", options.out, source.string()));
     require(options.overwrite || !is_name_taken(options.out), "[displace] {} exists already; --overwrite replaces it",
             options.out);
   });

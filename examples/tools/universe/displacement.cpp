@@ -42,7 +42,7 @@ ComplexField regrid(const SlabFft& from, const SlabFft& to, const ComplexField& 
   std::vector<std::int64_t> send_counts(static_cast<std::size_t>(ranks)), receive_counts(static_cast<std::size_t>(ranks));
   ComplexField send;
   send.reserve(static_cast<std::size_t>(from.y_range().size() * side * depth));
-  // Rows travel in ascending order of their index in the target, which is the order the receiver counts them in.
+  // Rows are sent in ascending order of their index in the target, the order in which the receiver counts them.
   for (int r = 0; r < ranks; ++r) {
     const auto before = send.size();
     const auto theirs = balanced_block(to.n(), ranks, r);
@@ -58,7 +58,7 @@ ComplexField regrid(const SlabFft& from, const SlabFft& to, const ComplexField& 
     }
     send_counts[static_cast<std::size_t>(r)] = static_cast<std::int64_t>(2 * (send.size() - before));
   }
-  std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(ranks));  // target rows by the rank they come from
+  std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(ranks));  // target rows by the rank that sends them
   std::int64_t received = 0;
   for (std::int64_t y = to.y_range().begin; y < to.y_range().end; ++y)
     if (std::abs(to.frequency(y)) <= limit) {
@@ -90,7 +90,7 @@ ComplexField second_order_source(const SlabFft& fft, const ComplexField& delta) 
   const SlabFft fine(fft.shared_transport(), (3 * fft.n() + 1) / 2);
   const double ratio = std::pow(static_cast<double>(fine.n()) / static_cast<double>(fft.n()), 3);  // of the transforms' sums
   auto padded = regrid(fft, fine, delta, ratio);
-  if (fine.y_range().begin == 0 && fine.y_range().size() > 0) padded[0] = 0;  // the potential knows no mean
+  if (fine.y_range().begin == 0 && fine.y_range().size() > 0) padded[0] = 0;  // the potential has no mean
   // sum_{i<j} (phi,ii phi,jj - phi,ij^2) = ((lap phi)^2 - sum_i phi,ii^2) / 2 - sum_{i<j} phi,ij^2: one second derivative in
   // memory at a time.
   RealField source = fine.inverse(padded);  // lap phi = delta
@@ -118,7 +118,7 @@ Displacement second_order(const SlabFft& fft, const ComplexField& delta) {
 }
 
 void require_field_memory(std::string_view what, std::int64_t n, int ranks, int order) {
-  // Measured at 192^3 on one rank, in numbers for each cell.
+  // Measured at 192^3 on one rank, in numbers per cell.
   const double cells = static_cast<double>((n + ranks - 1) / ranks) * static_cast<double>(n) * static_cast<double>(n);
   require_host_memory(fmt::format("{} {}^3 cells on {} ranks", what, n, ranks), cells * sizeof(double) * (order == 2 ? 24 : 7));
 }

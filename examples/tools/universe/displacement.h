@@ -1,5 +1,5 @@
 #pragma once
-// Lagrangian perturbation theory: where the cells of a uniform universe move.
+// Lagrangian perturbation theory: displacements of the cells of a uniform universe.
 
 #include <array>
 #include <cstdint>
@@ -24,7 +24,7 @@ Displacement second_order(const SlabFft& fft, const ComplexField& delta);
 // The source sum_{i<j} (phi,ii phi,jj - phi,ij^2) of phi2 in Fourier space, truncated to the modes of `fft`. Collective.
 ComplexField second_order_source(const SlabFft& fft, const ComplexField& delta);
 
-// An Error that names `what` where this rank's memory does not hold the fields of n^3 cells up to that order.
+// An Error that begins with `what` if this rank's memory cannot hold the fields of n^3 cells up to that order.
 void require_field_memory(std::string_view what, std::int64_t n, int ranks, int order);
 
 }  // namespace mpigrad::universe

@@ -21,7 +21,7 @@ std::mutex& planner() {
 
 fftw_complex* raw(std::complex<double>* p) { return reinterpret_cast<fftw_complex*>(p); }
 
-// Never destroyed: fields may be.
+// Never destroyed, because fields may be destroyed later.
 HostPool& field_memory() {
   static HostPool* instance =
       new HostPool(static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
@@ -45,8 +45,8 @@ int balanced_owner(std::int64_t n, int parts, std::int64_t index) {
   return static_cast<int>(index < longer ? index / (base + 1) : extra + (index - longer) / base);
 }
 
-// One plane (y, z) and one row of lines along x, executed again and again: batching would let FFTW choose by the number of
-// planes, and the rounding would depend on the number of ranks.
+// Plans for one plane (y, z) and for one row of lines along x, executed repeatedly: with batches, FFTW would choose its algorithm
+// by the number of planes, and the rounding would depend on the number of ranks.
 struct SlabFft::Plans {
   fftw_plan plane_forward = nullptr, plane_inverse = nullptr;
   fftw_plan line_forward = nullptr, line_inverse = nullptr;
@@ -55,7 +55,7 @@ struct SlabFft::Plans {
     const int n = static_cast<int>(size), half = n / 2 + 1;
     RealField real(static_cast<std::size_t>(n) * static_cast<std::size_t>(n));
     ComplexField complex(static_cast<std::size_t>(n) * static_cast<std::size_t>(half));
-    // Planes of an odd size are not all aligned alike.
+    // Planes of an odd size are not all aligned in the same way.
     const unsigned flags = FFTW_ESTIMATE | (n % 2 != 0 ? FFTW_UNALIGNED : 0U);
     const std::lock_guard lock(planner());
     plane_forward = fftw_plan_dft_r2c_2d(n, n, real.data(), raw(complex.data()), flags);
@@ -63,7 +63,7 @@ struct SlabFft::Plans {
     for (const int sign : {FFTW_FORWARD, FFTW_BACKWARD})
       (sign == FFTW_FORWARD ? line_forward : line_inverse) = fftw_plan_many_dft(
           1, &n, half, raw(complex.data()), nullptr, half, 1, raw(complex.data()), nullptr, half, 1, sign, flags);
-    require(plane_forward && plane_inverse && line_forward && line_inverse, "[fft] FFTW refuses a plan for {}^3", n);
+    require(plane_forward && plane_inverse && line_forward && line_inverse, "[fft] FFTW makes no plan for {}^3", n);
   }
   ~Plans() {
     const std::lock_guard lock(planner());
@@ -84,8 +84,8 @@ SlabFft::SlabFft(SlabFft&&) noexcept = default;
 
 namespace {
 
-// [first in rows, second, z] of every rank -> [second in rows, first, z]: the distributed transpose of the first two axes.
-// Its own inverse, since both axes have the same extent and cuts.
+// [first in rows, second, z] of every rank -> [second in rows, first, z]: the distributed transpose of the first two axes. It is
+// its own inverse, because both axes have the same extent and blocks.
 ComplexField transpose(const SlabFft& fft, const ComplexField& in) {
   auto& transport = fft.transport();
   const std::int64_t n = fft.n(), half = fft.half(), mine = fft.x_range().size();

@@ -1,6 +1,6 @@
 #pragma once
 // Distributed three-dimensional Fourier transform of real fields, in slabs: serial FFTW on the rank's planes, one alltoall
-// between the axes. Results are bitwise the same for every number of ranks, because every one-dimensional problem is.
+// between the axes. Results are bitwise the same for every number of ranks, because every one-dimensional transform is.
 
 #include <complex>
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace mpigrad::universe {
 
-// Memory of fields, aligned for vector instructions. The process keeps what is released and hands it out again: the system's
-// fresh pages cost more than the transforms, the more so where all cores ask for them at once.
+// Memory of fields, aligned for vector instructions. The process keeps released memory and reuses it: fresh pages of the system
+// cost more than the transforms, even more so if all cores ask for them at once.
 void* take_field_memory(std::size_t bytes);
 void release_field_memory(void* memory);
 
@@ -33,7 +33,7 @@ using Field = std::vector<T, FieldAllocator<T>>;
 using RealField = Field<double>;
 using ComplexField = Field<std::complex<double>>;
 
-// [begin, end) of n planes cut into `parts` balanced blocks, the first ones one longer; blocks are empty where parts > n.
+// [begin, end) of n planes split into `parts` balanced blocks, the first ones one longer; blocks are empty where parts > n.
 struct Range {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }

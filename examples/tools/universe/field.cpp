@@ -28,7 +28,7 @@ RealField white_noise(const SlabFft& fft, std::uint64_t seed, std::uint64_t univ
 
 ComplexField gaussian_field(const SlabFft& fft, const std::function<double(double)>& power, double cell, std::uint64_t seed,
                             std::uint64_t universe) {
-  require(std::isfinite(cell) && cell > 0, "[universe] cells have a positive side (Mpc/h), got {}", cell);
+  require(std::isfinite(cell) && cell > 0, "[universe] the side of a cell must be positive (Mpc/h), got {}", cell);
   // |k|^2 is (2 pi / L)^2 times an integer, so the spectrum is evaluated once per integer, not once per mode.
   const std::int64_t largest = fft.n() / 2;
   const double fundamental = 2 * std::numbers::pi / (static_cast<double>(fft.n()) * cell);

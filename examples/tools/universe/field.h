@@ -10,7 +10,7 @@
 
 namespace mpigrad::universe {
 
-// White noise of variance 1 on this rank's cells, [x in x_range(), y, z]; a function of (seed, universe, global cell) alone.
+// White noise of variance 1 on this rank's cells, [x in x_range(), y, z]; depends only on (seed, universe, global cell).
 RealField white_noise(const SlabFft& fft, std::uint64_t seed, std::uint64_t universe);
 
 // Density contrast today in Fourier space (SlabFft's layout and normalisation) on cells of `cell` Mpc/h, with mean 0 and
@@ -19,7 +19,7 @@ ComplexField gaussian_field(const SlabFft& fft, const std::function<double(doubl
                             std::uint64_t universe);
 
 // The i-th universe's parameters: (Omega_m, sigma_8, n_s, H_0) = (1 + 0.1 u) * (0.30, 0.80, 0.96, 70), u uniform in [-1, 1],
-// Omega_b = 0.045 (CosmoFlow's ranges); a function of (seed, universe) alone.
+// Omega_b = 0.045 (CosmoFlow's ranges); they depend only on (seed, universe).
 struct Draw {
   std::array<float, 4> unit{};      // u
   std::array<float, 4> physical{};  // Omega_m, sigma_8, n_s, H_0

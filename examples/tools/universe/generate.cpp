@@ -30,15 +30,15 @@ void require_new(const GenerateOptions& options) {
           options.out, example, existing > 1 ? ", ..." : "");
 }
 
-// Before any work, so that nothing is half done: rank 0 looks for all of them, the others wait.
+// Before any work, so that no work is lost: rank 0 looks for all files, the others wait.
 void prepare_outputs(const GenerateOptions& options, std::optional<tool::FolderLock>& lock) {
   require_new(options);
   std::error_code error;
   fs::create_directories(options.out, error);
-  require(fs::is_directory(options.out), "[generate] the folder {} cannot be made: {}", options.out, error.message());
-  // Jobs that write other files may fill the same folder at the same time (--first).
+  require(fs::is_directory(options.out), "[generate] the folder {} cannot be created: {}", options.out, error.message());
+  // Other jobs may fill the same folder with other files at the same time (--first).
   lock.emplace(options.out, tool::FolderLockOptions{.of = file_name(static_cast<std::uint64_t>(options.first))});
-  require_new(options);  // another program may have written them until now
+  require_new(options);  // another program may have written them meanwhile
 }
 
 nlohmann::ordered_json summary(const GenerateOptions& options, const std::vector<std::int64_t>& largest, double seconds) {
@@ -91,8 +91,8 @@ int generate(const std::shared_ptr<Transport>& transport, GenerateOptions option
     write_universe(fs::path(options.out) / file_name(index), options.overwrite, fft, simulation, universe);
     largest[static_cast<std::size_t>(i)] = universe.largest;
   };
-  // Ranks that make universes of their own wait for each other after several: else all of a process write at the same time, one
-  // after the other, while none computes.
+  // Ranks that make their own universes wait for each other after every few: otherwise all ranks of a process would write at the
+  // same time, one after the other, while none computes.
   const std::int64_t step = spread ? ranks : 1, several = spread ? 4 * step : 1;
   for (std::int64_t first = 0; first < options.universes; first += several) {
     const auto end = std::min(first + several, options.universes);

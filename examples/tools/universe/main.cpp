@@ -1,4 +1,4 @@
-// Simulates small universes for CosmoFlow to learn from.
+// Simulates small universes as training data for CosmoFlow.
 //
 //   mpiexec -n 2 build/examples/universe generate --out universes --universes 8 --size 32 --cell 4 --seed 1
 //   build/examples/universe power --power bbks --redshift 0,1
@@ -27,10 +27,10 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   auto& simulation = make.simulation;
   auto* generate_command = app.add_subcommand("generate", "draw parameters, simulate, write one HDF5 file per universe");
   generate_command->add_option("--out", make.out, "folder for universe_00000.hdf5 and so on")->required();
-  generate_command->add_option("--universes", make.universes, "how many")
+  generate_command->add_option("--universes", make.universes, "number of universes")
       ->check(tool::whole_number(1, 100000))
       ->capture_default_str();
-  generate_command->add_option("--first", make.first, "number of the first one")
+  generate_command->add_option("--first", make.first, "number of the first universe")
       ->check(tool::whole_number(0, 1000000000))
       ->capture_default_str();
   generate_command->add_option("--size", simulation.size, "cells per side")
@@ -43,7 +43,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       ->check(tool::whole_number(0))
       ->capture_default_str();
   add_power_name(*generate_command, make.power);
-  generate_command->add_option("--order", simulation.order, "of the displacement: 1 (Zel'dovich) or 2")
+  generate_command->add_option("--order", simulation.order, "order of the displacement: 1 (Zel'dovich) or 2")
       ->check(tool::whole_number(1, 2))
       ->capture_default_str();
   generate_command->add_flag("--spread", make.spread, "one universe per rank instead of all ranks on one universe");
@@ -83,7 +83,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       app.add_subcommand("displace", "Lagrangian displacement of a density field: x = q + box * (dx, dy, dz)");
   displace_command->add_option("--delta", move.delta, "density contrast [N, N, N], as FILE:DATASET (HDF5)")->required();
   displace_command->add_option("--box", move.box, "side of the box in Mpc/h")->required()->check(tool::number_above(0));
-  displace_command->add_option("--order", move.order, "1 (Zel'dovich) or 2")
+  displace_command->add_option("--order", move.order, "order of the displacement: 1 (Zel'dovich) or 2")
       ->check(tool::whole_number(1, 2))
       ->capture_default_str();
   displace_command->add_option("--out", move.out, "HDF5 file for dx, dy, dz")->required();
@@ -95,7 +95,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   return tool::finish(app, *transport, [&] {
     for (const auto* option : {"--kmin", "--kmax", "--points"})
       if (given.contains(option) && !print.k.empty())
-        throw UsageError(fmt::format("{} is of a range, --k names all wavenumbers", option));
+        throw UsageError(fmt::format("{} describes a range, but --k gives all wavenumbers", option));
     if (*generate_command) return generate(transport, make);
     if (*power_command) return print_power(transport, print);
     return displace(transport, move);

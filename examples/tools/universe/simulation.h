@@ -19,14 +19,14 @@ struct Simulation {
   double cell = 4;         // Mpc/h
   std::uint64_t seed = 0;
   Spectrum spectrum = Spectrum::eh;
-  int order = 2;  // of the displacement
+  int order = 2;  // order of the displacement
 };
 
 struct Universe {
   std::uint64_t index = 0;
   Draw draw;
   Field<std::int16_t> counts;  // this rank's slab: [x in x_range(), y, z, redshift]
-  std::int64_t largest = 0;    // count on this rank
+  std::int64_t largest = 0;    // largest count on this rank
 };
 
 // Collective over the transport of `fft`, whose n is the simulation's size.
@@ -36,7 +36,7 @@ Universe simulate(const SlabFft& fft, const Simulation& simulation, std::uint64_
 std::string file_name(std::uint64_t index);
 
 // CosmoFlow's layout: `full` int16 [N, N, N, 4], `unitPar` and `physPar` float32 [4], `namePar` text [4], `redshifts` float32
-// [4]; and, as attributes of the file, what made it. Collective.
+// [4]; and, as attributes of the file, the settings of the simulation. Collective.
 void write_universe(const std::filesystem::path& path, bool overwrite, const SlabFft& fft, const Simulation& simulation,
                     const Universe& universe);
 

@@ -9,12 +9,12 @@ namespace mpigrad::universe {
 namespace {
 
 constexpr std::int64_t most_bins = 17;
-// Power of a bin over that of white noise of the same variance: what transforms leave by rounding is about 1e-31.
+// Least power of a bin relative to white noise of the same variance: rounding in the transforms leaves about 1e-31.
 constexpr double least_power = 1e-24;
-// Of a contrast that varies by more than the rounding of its mean.
+// Least variance of a contrast that varies by more than the rounding of its mean.
 constexpr double least_variance = 1e-20;
 
-// Modes of which the transform stores one and leaves its conjugate out count twice.
+// Modes that the transform stores without their conjugate count twice.
 double stored_once(const SlabFft& fft, std::int64_t kz) { return kz == 0 || fft.is_nyquist(kz) ? 1 : 2; }
 
 }  // namespace
@@ -28,7 +28,7 @@ std::vector<double> spectrum_edges(std::int64_t n) {
 }
 
 VolumeStatistics::VolumeStatistics(std::shared_ptr<Transport> alone, std::int64_t n) : fft_(std::move(alone), n) {
-  require(fft_.transport().size() == 1, "[spectrum] a volume is on one rank, the transport has {}", fft_.transport().size());
+  require(fft_.transport().size() == 1, "[spectrum] a volume must be on one rank, the transport has {}", fft_.transport().size());
   const auto edges = spectrum_edges(n);
   modes_.resize(edges.size() - 1), bin_.resize(fft_.complex_size());
   fft_.for_each_mode([&](std::size_t offset, std::int64_t kx, std::int64_t ky, std::int64_t kz) {

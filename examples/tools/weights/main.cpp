@@ -1,4 +1,4 @@
-// Weights in files: what is in them, in the formats of others, and how far two are apart.
+// Weights in files: lists their contents, converts them to and from other formats, and compares two files.
 //
 //   build/examples/weights list run/weights.h5
 //   build/examples/weights convert run/weights.h5 weights.safetensors             # with PyTorch's names and order of dimensions
@@ -31,7 +31,7 @@ struct Options {
 
 bool is_safetensors(const std::string& path) { return path.ends_with(".safetensors"); }
 bool is_npz(const std::string& path) { return path.ends_with(".npz"); }
-// Others' files, with PyTorch's names and order of dimensions.
+// Files of other libraries, with PyTorch's names and order of dimensions.
 bool is_theirs(const std::string& path) { return is_safetensors(path) || is_npz(path); }
 bool is_checkpoint(const std::string& path) { return path.ends_with(".h5") || path.ends_with(".hdf5"); }
 
@@ -39,7 +39,7 @@ constexpr const char* note_prefix = "mpigrad.note.";
 
 TensorFile read_theirs(const std::string& path) { return is_npz(path) ? read_npz(path) : read_safetensors(path); }
 
-// A file's tensors, of a checkpoint under our names or PyTorch's.
+// The tensors of a file; those of a checkpoint with our names or PyTorch's.
 std::vector<NamedTensor> tensors_of(const std::string& path, bool as_pytorch) {
   if (is_theirs(path)) return read_theirs(path).tensors;
   const auto contents = read_weights(path);
@@ -53,7 +53,7 @@ std::vector<NamedTensor> tensors_of(const std::string& path, bool as_pytorch) {
 
 void require_known(const std::string& path) {
   if (!is_theirs(path) && !is_checkpoint(path))
-    throw tool::UsageError(fmt::format("{} is no .h5, .safetensors or .npz file", path));
+    throw tool::UsageError(fmt::format("{} is not a .h5, .safetensors or .npz file", path));
 }
 
 // Error: a finite number that would become infinite.
@@ -123,7 +123,7 @@ void to_checkpoint(const Options& o) {
     for (auto& tensor : contents.tensors) tensor.value = converted(tensor, o.type);
     return write_weights(o.second, contents, o.half, o.overwrite);
   }
-  if (o.like.empty()) throw tool::UsageError("a .h5 file is made --like that of a network, whose names and notes it gets");
+  if (o.like.empty()) throw tool::UsageError("a new .h5 file needs --like FILE, a .h5 file of the network, for names and notes");
   auto contents = read_weights(o.like);
   const auto file = read_theirs(o.first);
   std::map<std::string, Tensor> theirs;
@@ -137,16 +137,16 @@ void to_checkpoint(const Options& o) {
       fmt::print("left as in {}: {}\n", o.like, pairs[i].ours);
       continue;
     }
-    require(found != theirs.end(), "[weights] {} has no '{}', which {} would be; --partial leaves it as in {}", o.first,
+    require(found != theirs.end(), "[weights] {} has no '{}', needed for {}; --partial leaves it as in {}", o.first,
             pairs[i].theirs, pairs[i].ours, o.like);
     ours = rounded(from_pytorch(pairs[i], found->second, ours.shape()), ours.dtype(), pairs[i].theirs);
     theirs.erase(found);
     ++taken;
   }
-  // Counters of batches, which nothing here needs.
+  // Counters of batches are not needed here.
   std::erase_if(theirs, [](const auto& entry) { return entry.first.ends_with("num_batches_tracked"); });
   for (const auto& [name, value] : theirs) fmt::print("not used: {} {}\n", printable(name), value.shape());
-  require(o.partial || theirs.empty(), "[weights] {} has {} tensors that {} has not; --partial leaves them out", o.first,
+  require(o.partial || theirs.empty(), "[weights] {} has {} tensors that {} does not have; --partial leaves them out", o.first,
           theirs.size(), o.like);
   require(taken > 0, "[weights] {} has none of the tensors of {}", o.first, o.like);
   contents.info.epoch = contents.info.step = 0;
@@ -156,10 +156,10 @@ void to_checkpoint(const Options& o) {
 int convert(const Options& o) {
   require_known(o.first), require_known(o.second);
   if (!o.like.empty() && (!is_checkpoint(o.like) || !is_theirs(o.first) || !is_checkpoint(o.second)))
-    throw tool::UsageError("--like is a .h5 file, for a .h5 file that is made of one of the others");
+    throw tool::UsageError("--like is a .h5 file, and is used only to convert a .safetensors or .npz file to .h5");
   if (is_npz(o.second) && !o.type.empty() && o.type != "float32" && o.type != "float64")
     throw tool::UsageError(fmt::format("--type {}: a .npz file has float32 or float64", o.type));
-  if (o.half && !is_checkpoint(o.second)) throw tool::UsageError("--half is of .h5 files; --type float16 of others");
+  if (o.half && !is_checkpoint(o.second)) throw tool::UsageError("--half is for .h5 files; use --type float16 for other formats");
   if (is_theirs(o.second)) to_theirs(o);
   else to_checkpoint(o);
   fmt::print("written to {}\n", o.second);
@@ -168,7 +168,7 @@ int convert(const Options& o) {
 
 int compare(const Options& o) {
   require_known(o.first), require_known(o.second);
-  // Where one is PyTorch's, both are named so.
+  // If one file has PyTorch's names, both are compared under those names.
   const bool as_pytorch = is_theirs(o.first) || is_theirs(o.second);
   std::map<std::string, Tensor> others;
   for (const auto& [name, value] : tensors_of(o.second, as_pytorch)) others[name] = value;
@@ -210,28 +210,29 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
                "weights");
   app.require_subcommand(1);
   Options o;
-  auto* list_command = app.add_subcommand("list", "names, types and shapes, and what PyTorch would call them");
+  auto* list_command = app.add_subcommand("list", "names, types and shapes, and PyTorch's names");
   list_command->add_option("FILE", o.first, ".h5, .safetensors or .npz")->required();
   list_command->add_flag("--json", o.json, "one JSON document");
-  auto* convert_command = app.add_subcommand("convert", "from one format into the other");
+  auto* convert_command = app.add_subcommand("convert", "convert from one format to another");
   convert_command->add_option("FROM", o.first, ".h5, .safetensors or .npz")->required();
   convert_command->add_option("TO", o.second, ".safetensors, .npz or .h5")->required();
   convert_command->add_option("--like", o.like, "a .h5 file of the network, whose names, shapes and notes are taken");
-  convert_command->add_flag("--partial", o.partial, "leaves what is missing as in --like, and out what that has not");
+  convert_command->add_flag("--partial", o.partial,
+                            "keeps missing tensors as in --like, and drops tensors that --like does not have");
   convert_command
-      ->add_option("--type", o.type, "of floating-point numbers: float64, float32, float16 or bfloat16 (default: as they are)")
+      ->add_option("--type", o.type, "type of floating-point numbers: float64, float32, float16 or bfloat16 (default: unchanged)")
       ->check(CLI::IsMember({"float64", "float32", "float16", "bfloat16"}));
   convert_command->add_flag("--half", o.half, "rounds to float16 in a .h5 file");
   convert_command->add_flag("--overwrite", o.overwrite, "replaces TO");
   auto* compare_command = app.add_subcommand("compare", "largest differences; exit code 1 if there are any");
   compare_command->add_option("FIRST", o.first, ".h5, .safetensors or .npz")->required();
   compare_command->add_option("SECOND", o.second, ".h5, .safetensors or .npz")->required();
-  compare_command->add_option("--tolerance", o.tolerance, "differences that do not count")
+  compare_command->add_option("--tolerance", o.tolerance, "largest difference that is ignored")
       ->check(tool::number_from(0))
       ->capture_default_str();
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
-    std::int64_t code = 0;  // one rank works
+    std::int64_t code = 0;  // only one rank works
     tool::together(*transport, [&] {
       if (transport->rank() != 0) return;
       code = *list_command ? list(o) : *convert_command ? convert(o) : compare(o);

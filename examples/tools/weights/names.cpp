@@ -26,7 +26,7 @@ std::string last_of(const std::string& ours) {
   return ours;
 }
 
-// torchvision's name of a ResNet's layer.
+// torchvision's name for a ResNet's layer.
 std::string resnet_layer(const std::string& ours) {
   static const std::regex block(R"(^(.*\b)?stage(\d+)\.block(\d+)\.(conv|norm)(\d+|_shortcut)$)");
   std::smatch m;
@@ -50,7 +50,7 @@ std::vector<NamePair> pytorch_names(const std::vector<NamedTensor>& network) {
   const bool resnet = std::any_of(network.begin(), network.end(), [](const auto& tensor) {
     return tensor.name.find("stage1.block1.conv1.weight") != std::string::npos;
   });
-  // Channels of the last convolution, by the order of names in which conv10 comes behind conv9.
+  // The channels of the last convolution, in the natural order of names, where conv10 comes after conv9.
   std::int64_t channels = 0;
   const auto natural = [](const std::string& name) {
     std::string key;

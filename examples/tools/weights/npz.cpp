@@ -18,8 +18,8 @@ TensorFile read_npz(const std::filesystem::path& path) {
     if (!name.ends_with(".npy") && !name.ends_with('/')) others.push_back(fmt::format("'{}'", printable(name, 80)));
   const auto count = others.size();
   if (count > 12) others.resize(12), others.emplace_back("...");
-  require(count == 0, "[npz] {}: {} of its files are no tensors, whose names end in .npy: {}", path.string(), count,
-          joined(others, ", "));
+  require(count == 0, "[npz] {}: {} of its files are not tensors, because their names do not end in .npy: {}", path.string(),
+          count, joined(others, ", "));
   TensorFile file;
   std::vector<std::string> names;
   for (auto& [name, array] : data::read_npz(path)) {

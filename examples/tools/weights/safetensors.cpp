@@ -21,7 +21,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-// Of headers that are read, and so of those that are written. The format itself limits the bytes.
+// Limits for headers that are read or written. The format itself limits the bytes.
 constexpr TextBounds header_bounds{.bytes = 100'000'000, .depth = 8};
 constexpr const char* metadata_name = "__metadata__";
 
@@ -39,7 +39,7 @@ struct Closing {
 };
 using File = std::unique_ptr<std::FILE, Closing>;
 
-// Elements of one tensor: where, and of what.
+// The elements of one tensor: their place and type.
 struct Entry {
   std::string name;
   DType type;
@@ -55,30 +55,32 @@ Entry entry_of(const std::string& where, const std::string& name, const nlohmann
     damaged("no dtype, shape and data_offsets");
   const auto text = value["dtype"].get<std::string>();
   const auto type = std::find_if(std::begin(type_names), std::end(type_names), [&](const auto& t) { return text == t.theirs; });
-  require(type != std::end(type_names), "[safetensors] {}: '{}' is of type {}, which is not read", where, printable(name),
+  require(type != std::end(type_names), "[safetensors] {}: '{}' is of type {}, which is not supported", where, printable(name),
           printable(text));
   std::vector<std::int64_t> extents;
   std::uint64_t elements = 1;
   double without_zeros = 1;
   for (const auto& extent : value["shape"]) {
-    if (!extent.is_number_unsigned()) damaged("an extent that is no number");
+    if (!extent.is_number_unsigned()) damaged("an extent that is not a number");
     const auto n = extent.get<std::uint64_t>();
     if (n != 0 && elements > bytes / n) damaged("extents beyond the file");
     elements *= n;
     without_zeros *= static_cast<double>(std::max<std::uint64_t>(n, 1));
     extents.push_back(static_cast<std::int64_t>(n));
   }
-  if (without_zeros > 0x1p53) damaged("extents that no tensor has");  // and elements, as one of them is 0
+  if (without_zeros > 0x1p53)
+    damaged("extents that no tensor has");  // only possible if an extent is 0: otherwise there would be
+                                            // more elements than bytes
   if (extents.size() > Shape::max_rank) damaged("too many dimensions");
   const auto& offsets = value["data_offsets"];
-  if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) damaged("offsets that are no numbers");
+  if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) damaged("offsets that are not numbers");
   const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
   if (end < begin || end > bytes || end - begin != elements * static_cast<std::uint64_t>(size_of(type->ours)))
-    damaged("offsets that do not go with the shape");
+    damaged("offsets that do not match the shape");
   return {name, type->ours, Shape(extents), begin, end};
 }
 
-// Of equal keys the parser itself keeps the last, silently.
+// Names the first repeated key: the parser itself silently keeps the last one.
 nlohmann::json parsed(const std::string& header, const std::string& where) {
   std::vector<std::set<std::string>> open;
   std::string repeated;
@@ -93,7 +95,7 @@ nlohmann::json parsed(const std::string& header, const std::string& where) {
         return true;
       },
       false);
-  require(document.is_object(), "[safetensors] {}: its header is no JSON object", where);
+  require(document.is_object(), "[safetensors] {}: its header is not a JSON object", where);
   require(!repeats, "[safetensors] {}: its header has '{}' twice in one object", where, printable(repeated, 80));
   return document;
 }
@@ -104,7 +106,7 @@ std::vector<std::string> names_of(const TensorFile& file) {
   return names;
 }
 
-// model-I-of-N with numbers that there cannot be.
+// Error: model-I-of-N with impossible numbers.
 void require_possible_part(const std::filesystem::path& path) {
   static const std::regex part(R"((?:.*[^-])?-(-?\d{1,9})-of-(-?\d{1,9}(-\d{1,9})?)\.safetensors)");
   std::smatch numbers;
@@ -128,8 +130,8 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
   require(file != nullptr, "[safetensors] {} cannot be read: {}", where, std::strerror(reason));
   std::uint64_t length = 0;
   const bool begun = std::fread(&length, sizeof length, 1, file.get()) == 1;
-  require(begun && length <= header_bounds.bytes && length + 8 <= size, "[safetensors] {} is no safetensors file, or truncated",
-          where);
+  require(begun && length <= header_bounds.bytes && length + 8 <= size,
+          "[safetensors] {} is not a safetensors file, or truncated", where);
   std::string header(length, '\0');
   require(std::fread(header.data(), 1, length, file.get()) == length, "[safetensors] {} is truncated", where);
   const auto excess = excess_of_json(header, header_bounds);
@@ -144,9 +146,9 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
       entries.push_back(entry_of(where, name, value, bytes));
       continue;
     }
-    require(value.is_object(), "[safetensors] {}: {} is no object", where, name);
+    require(value.is_object(), "[safetensors] {}: {} is not an object", where, name);
     for (const auto& [key, text] : value.items()) {
-      require(text.is_string(), "[safetensors] {}: {} '{}' is no text", where, name, printable(key));
+      require(text.is_string(), "[safetensors] {}: {} '{}' is not a text", where, name, printable(key));
       result.metadata[key] = text.get<std::string>();
     }
   }
@@ -157,7 +159,7 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
             [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   std::uint64_t at = 0;
   for (const auto& entry : entries) {
-    require(entry.begin == at, "[safetensors] {}: the elements of '{}' do not begin where the ones before end", where,
+    require(entry.begin == at, "[safetensors] {}: the elements of '{}' do not begin where the previous ones end", where,
             printable(entry.name));
     at = entry.end;
     Tensor value({entry.shape, entry.type}, DeviceKind::cpu);
@@ -166,7 +168,7 @@ TensorFile read_safetensors(const std::filesystem::path& path) {
             printable(entry.name));
     result.tensors.push_back({entry.name, constant(value)});
   }
-  require(at == bytes, "[safetensors] {} has {} bytes behind its last tensor", where, bytes - at);
+  require(at == bytes, "[safetensors] {} has {} bytes after its last tensor", where, bytes - at);
   std::sort(result.tensors.begin(), result.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return result;
 }
@@ -176,15 +178,15 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& cont
   require(overwrite || !is_name_taken(path), "[safetensors] {} exists; --overwrite replaces it", where);
   const auto names = names_of(contents);
   require_tensor_names(names, "[safetensors] " + where);
-  require(std::find(names.begin(), names.end(), metadata_name) == names.end(), "[safetensors] {}: no tensor is called {}", where,
-          metadata_name);
+  require(std::find(names.begin(), names.end(), metadata_name) == names.end(), "[safetensors] {}: no tensor may be called {}",
+          where, metadata_name);
   nlohmann::ordered_json header;
   if (!contents.metadata.empty()) header[metadata_name] = contents.metadata;
   std::int64_t at = 0;
   for (const auto& [name, value] : contents.tensors) {
     const auto type = std::find_if(std::begin(type_names), std::end(type_names),
                                    [type = value.dtype()](const auto& t) { return type == t.ours; });
-    require(type != std::end(type_names), "[safetensors] {}: '{}' is {}, which the format has not", where, name,
+    require(type != std::end(type_names), "[safetensors] {}: '{}' is {}, which the format does not have", where, name,
             name_of(value.dtype()));
     header[name] = {{"dtype", type->theirs},
                     {"shape", std::vector<std::int64_t>(value.shape().begin(), value.shape().end())},
@@ -195,7 +197,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& cont
   text.append((8 - text.size() % 8) % 8, ' ');  // elements begin at a multiple of 8
   const std::uint64_t length = text.size();
   const auto excess = excess_of_json(text, header_bounds);
-  require(excess.empty(), "[safetensors] {}: the header of these {} tensors {}, and no reader accepts it", where, names.size(),
+  require(excess.empty(), "[safetensors] {}: the header of these {} tensors {}, and readers would refuse it", where, names.size(),
           excess);
   const auto written = parsed(text, where).size() - (contents.metadata.empty() ? 0 : 1);
   require(written == names.size(), "[safetensors] {}: {} names of {} tensors", where, written, names.size());

@@ -237,8 +237,8 @@ refused_pair '--counts' alltoall --counts '2,0;1'
 refused_pair 'rank 1 sends 3 numbers in all, x has 2' alltoall --counts '1,1;1,2'
 refused_call 'v form' alltoall --ranks 2 --x '1,2,3;1,2,3' --ybar '1,2,3;1,2,3'
 refused_call 'v form' allgather --ranks 2 --x '1;1,2' --ybar '1,2,3;1,2,3'
-refused_call '3 numbers in 2 equal blocks' scatter --ranks 2 --x '1,2,3;' --ybar '1,2;3'
-refused_call 'empty field off the root' scatter --ranks 2 --x '1,2;3' --ybar '1;2'
+refused_call '3 numbers into 2 equal blocks' scatter --ranks 2 --x '1,2,3;' --ybar '1,2;3'
+refused_call 'empty fields on all ranks except the root' scatter --ranks 2 --x '1,2;3' --ybar '1;2'
 refused_call '--width' halo --ranks 1 --x 1 --ybar 1,2,3 --width -1
 refused_call '--width' halo --ranks 1 --x 1 --ybar 1,2,3 --width 1001
 refused_call 'rank 0 has 1 numbers, but halo gives it 3' halo --ranks 1 --x 1 --ybar 1

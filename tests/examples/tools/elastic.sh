@@ -29,13 +29,13 @@ said() { [ "$status" -eq "$1" ] && grep -q -e "$2" "$work/err"; }
 run "$elastic" --help
 judge 'elastic --help' says 'Keeps a training alive'
 run "$elastic" --hosts a
-judge 'no program' refuses_with_2 '^elastic: there is no program to run'
+judge 'no program' refuses_with_2 '^elastic: no program to run'
 run "$elastic" --hosts a -- true
 judge 'no --out' refuses_with_2 '^elastic: the program needs --out'
 run "$elastic" --hosts a -- true --out x
 judge 'no number of ranks' refuses_with_2 '^elastic: --ranks-per-host is needed'
 run "$elastic" --hosts a -- true --out x --grid depth=2 --overwrite
-judge '--overwrite' refuses_with_2 "^elastic: the program's --overwrite"
+judge '--overwrite' refuses_with_2 '^elastic: --overwrite of the program'
 run "$elastic" --hosts a,a -- true --out x --grid depth=2
 judge 'a host twice' refuses_with_2 '^elastic: --hosts are names'
 for name in "-oProxyCommand=touch $work/taken" '-w' 'a;b' 'a b' 'user@-a' '@a' 'a@b@c' '$(x)' '../a' '[::1' '::1]' '[[::1]]' ''; do
@@ -119,7 +119,7 @@ judge 'the next grid has a rank less' said 0 'start 2: 2 ranks on localhost, --g
 touch "$work/alive"
 shell 2 --hosts localhost,gone --probe "test -e $work/alive -o {host} = here" -- \
   'case "$0 $*" in *depth=4*) rm '"$work/alive"'; exit 9 ;; esac; exit 0' --out "$work/less" --grid depth=4
-judge 'a host that does not answer is dropped' said 0 'gone is dead: goes on without it'
+judge 'a host that does not answer is dropped' said 0 'gone is dead: continuing without it'
 judge 'and the next grid fits the others' said 0 'start 2: 2 ranks on localhost, --grid depth=2$'
 
 shell 2 --hosts localhost,deaf --probe 'false {host}' --retries 1 -- 'exit 9' --out "$work/less" --grid depth=4

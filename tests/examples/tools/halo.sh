@@ -89,7 +89,7 @@ refused_plan '2 ranks is needed, not 3 blocks' --extent 10 --ranks 2 --kernel 3 
 refused_plan 'hold 9 inputs together, --extent is 10' --extent 10 --ranks 2 --kernel 3 --input-blocks 5,4
 refused_plan 'balanced' --extent 10 --ranks 2 --kernel 3 --outputs other
 refused_plan '--transposed' --extent 10 --ranks 2 --kernel 3 --output-padding 0
-refused_plan 'dilation, 2, is needed, not 2' --extent 10 --ranks 2 --kernel 3 --stride 2 --transposed --output-padding 2
+refused_plan 'dilation, 2, not 2' --extent 10 --ranks 2 --kernel 3 --stride 2 --transposed --output-padding 2
 refused_plan 'no outputs: the window covers 13 inputs, with padding there are 12' --extent 10 --ranks 2 --kernel 7 --dilation 2 \
   --padding 1
 refused_plan 'no outputs' --extent 3 --ranks 2 --kernel 1 --padding 2 --transposed

@@ -55,7 +55,7 @@ judge 'universe refuses --ns nan' refuses_arguments '^universe: --ns: '
 run "$tools/universe" power --redshift 1e300
 judge 'universe refuses a redshift beyond computing' refuses_arguments 'redshift 1e+300'
 run "$tools/universe" power --h0 1e300
-judge 'universe refuses what has no power spectrum' refuses_arguments 'no power spectrum'
+judge 'universe refuses what has no power spectrum' refuses_arguments 'the power spectrum cannot be computed'
 for option in --epochs --milestones --warm-up; do
   run "$tools/cosmoflow" train --data x "$option" 9223372036854775807
   judge "cosmoflow refuses steps beyond counting in $option" refuses_arguments '1000000000'
@@ -105,7 +105,7 @@ judge 'a pipe is refused' refuses_arguments 'universe_00000.hdf5 is in the way: 
 rm "$universes/universe_00000.hdf5"
 mv "$work/whole" "$universes/universe_00000.hdf5"
 ranks 2 "$tools/universe" generate --out "$work/half" --universes 2 --size 16 --spread
-judge 'universe generate: a folder that cannot be made' refuses_once 'cannot be made'
+judge 'universe generate: a folder that cannot be made' refuses_once 'cannot be created'
 reference=$shared/data/cosmo/monofonic/test_1lpt_sc_generic.hdf5
 if [ -f "$reference" ]; then
   ranks 2 "$tools/universe" displace --delta "$reference:DM_delta" --box 100 --order 1 --out "$work/moved.hdf5"
@@ -113,7 +113,7 @@ if [ -f "$reference" ]; then
   before=$(cksum <"$work/moved.hdf5")
   ln "$work/moved.hdf5" "$work/again.hdf5"
   ranks 2 "$tools/universe" displace --delta "$work/moved.hdf5:dx" --box 100 --out "$work/again.hdf5" --overwrite
-  judge 'universe displace refuses its own input' refuses_arguments 'would be written over'
+  judge 'universe displace refuses its own input' refuses_arguments 'would overwrite the field'
   judge 'the input stays' unchanged "$work/moved.hdf5" "$before"
   ranks 2 "$tools/universe" displace --delta "$work/moved.hdf5:dw" --box 100 --out "$work/new.hdf5"
   judge 'universe displace: no such field' refuses_once "no dataset 'dw'"

@@ -114,13 +114,13 @@ for bad in list compare convert; do
   judge "$bad without files" refuses_arguments 'is required'
 done
 run "$weights" list "$work/run/metrics.csv"
-judge 'another format' refuses_arguments 'is no .h5, .safetensors or .npz file'
+judge 'another format' refuses_arguments 'is not a .h5, .safetensors or .npz file'
 run "$weights" list "$work/none.safetensors"
 judge 'a file that is not there' refuses_once 'none.safetensors cannot be read'
 run "$weights" convert "$h5" "$work/a.safetensors"
 judge 'nothing is overwritten' refuses_once 'a.safetensors exists; --overwrite replaces it'
 run "$weights" convert "$work/a.safetensors" "$work/b.h5"
-judge 'a .h5 file needs --like' refuses_arguments 'like that of a network'
+judge 'a .h5 file needs --like' refuses_arguments 'needs --like FILE'
 head -c 100000 "$work/a.safetensors" >"$work/cut.safetensors"
 run "$weights" list "$work/cut.safetensors"
 judge 'a truncated file' refuses_once "cut.safetensors: .*'"

@@ -190,31 +190,31 @@ TEST_CASE("weights: damaged safetensors are an error and nothing else") {
     CAPTURE(text);
     CHECK(text.find(why) != std::string::npos);
   };
-  refused("", "", "no JSON object");
-  refused("[1]", "", "no JSON object");
+  refused("", "", "not a JSON object");
+  refused("[1]", "", "not a JSON object");
   refused(std::string(1 << 20, '['), "", "its header has brackets in brackets, more than 8 deep");
   std::string many = "{";
   for (int i = 0; i < 1 << 20; ++i) many += "\"a\":0,";
   refused(many, "", "its header has more than 1048576 values");
-  refused("{", "", "no JSON object");
+  refused("{", "", "not a JSON object");
   refused(R"({"a":5})", "", "no dtype");
   refused(R"({"a":{"dtype":"F32","shape":[2]}})", eight, "no dtype");
-  refused(R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", eight, "F8_E4M3, which is not read");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,7]}})", eight, "offsets that do not go");
-  refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", eight, "offsets that do not go");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})", eight, "offsets that do not go");
-  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", eight, "offsets that do not go");
-  refused(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight, "no number");
-  refused(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", eight, "no number");
+  refused(R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})", eight, "F8_E4M3, which is not supported");
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,7]}})", eight, "offsets that do not match");
+  refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", eight, "offsets that do not match");
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})", eight, "offsets that do not match");
+  refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", eight, "offsets that do not match");
+  refused(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight, "not a number");
+  refused(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", eight, "not a number");
   refused(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", eight, "beyond the file");
   refused(R"({"a":{"dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})", eight, "extents that no tensor has");
   refused(R"({"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}})", "x", "too many dimensions");
-  refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", eight, "behind its last");
+  refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", eight, "after its last");
   refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight, "do not begin");
   refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight,
           "do not begin");
-  refused(R"({"__metadata__":{"a":5}})", "", "is no text");
-  refused(R"({"__metadata__":[]})", "", "no object");
+  refused(R"({"__metadata__":{"a":5}})", "", "is not a text");
+  refused(R"({"__metadata__":[]})", "", "not an object");
   // Cut everywhere, and every byte changed.
   TensorFile file;
   file.tensors.push_back({"conv1.weight", constant(random_normal({2, 3}, Philox{1, 2}, 0, 1, DType::float32))});
@@ -292,7 +292,7 @@ TEST_CASE("weights: names that lose tensors or lead out of an archive are refuse
   refused(error_text([&] {
             write_safetensors(safetensors, {.tensors = {{"__metadata__", value}}}, true);
           }),
-          safetensors, "no tensor is called");
+          safetensors, "no tensor may be called");
   const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   write(safetensors, R"({"a":)" + entry + R"(,"a":)" + entry + "}", "1234");
   refused(error_text([&] { read_safetensors(safetensors); }), safetensors, "has 'a' twice");
@@ -328,7 +328,7 @@ TEST_CASE("weights: a .npz archive has nothing but tensors, by the names that it
   CHECK(error({{"a.npy", array}, {"b/", {}}, {"b/c.npy", array}}).empty());
   CHECK(error({{"\xc3\xa9.npy", array}}).empty());
   CHECK(has(error({{"a.npy", array}, {"b.txt", array}, {"c d.NPY", array}}),
-            "a.npz: 2 of its files are no tensors, whose names end in .npy: 'b.txt', 'c d.NPY'"));
+            "a.npz: 2 of its files are not tensors, because their names do not end in .npy: 'b.txt', 'c d.NPY'"));
   for (const auto* name : {"\xff.npy", "c\x1b.npy"})
     CHECK(has(error({{"b.npy", array}, {name, array}}), "a.npz: the name of file 2 of 2 has control characters or is not UTF-8"));
 }

@@ -380,7 +380,7 @@ judge 'weights whose notes were changed' refuses_once 'changed.h5'
 run "$tools/pack" --data "$work/scans" --validation-fraction 0.2 --samples-per-file 3 --out "$work/refused"
 judge 'pack: groups of several files' refuses_arguments 'one of the two'
 run "$tools/pack" --data "$work/scans" --split-seed 3 --out "$work/refused"
-judge 'pack: a seed of no split' refuses_arguments '--split-seed is of --validation-fraction'
+judge 'pack: a seed of no split' refuses_arguments '--split-seed needs --validation-fraction'
 run "$tools/pack" --data "$work/scans" --validation-fraction 0.2 --out "$work/scans.h5"
 judge 'pack overwrites nothing' refuses_once 'scans.h5: exists already'
 run "$tools/contrastive" pack --data "$work/scans" --out "$work/refused"

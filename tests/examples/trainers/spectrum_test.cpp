@@ -211,7 +211,7 @@ TEST_CASE("spectrum: volumes without one") {
     CHECK_FALSE(all_finite(statistics(negative, 1)));
   });
   on_ranks(2, [](const Communicator& world) {
-    CHECK(has(error_text([&] { VolumeStatistics(world.shared_transport(), 6); }), "a volume is on one rank"));
+    CHECK(has(error_text([&] { VolumeStatistics(world.shared_transport(), 6); }), "a volume must be on one rank"));
   });
 }
 
