@@ -1,19 +1,19 @@
 # Shared by tests/run.sh and examples/quickstart.sh, which set `root` to the top of the source tree and source this file.
 #
-#   install_packages NAME...   makes sure that everything the build needs is there, and those; installs what is missing on the
-#                      systems known here
-#   configure_programs, configure_tests   configure $build once, for programs alone or with tests
-#   build_targets TARGET...   brings it, or parts of it, up to date; says nothing where there is nothing to do
-#   choose_launcher    sets and exports MPIEXEC, unless it is set: what starts ranks of the MPI that we build with
+#   install_packages NAME...   checks for everything that the build needs, and for the named packages; installs missing ones
+#                      on the known systems
+#   configure_programs, configure_tests   configure $build once, for the programs only or with tests
+#   build_targets TARGET...   builds it, or parts of it; prints nothing if everything is up to date
+#   choose_launcher    sets and exports MPIEXEC, unless it is set: a launcher for the MPI of the build
 #   run_ranks P COMMAND...   runs COMMAND on P ranks
-#   processor          what measurements are of: the processor, its cores, and the instructions that the build uses of it
+#   processor          describes the hardware of measurements: the processor, its cores, and the instructions that the build uses
 #
 # POSIX sh; functions end the script with a message when they cannot do their work.
 
 # shellcheck disable=SC2154
 build=${MPIGRAD_BUILD:-$root/build}
 
-# One name per line on all the systems known here.
+# One name per line, for all known systems.
 packages='
 g++ meson ninja-build pkgconf
 mpich libmpich-dev
@@ -23,10 +23,10 @@ zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
 libprotobuf-dev protobuf-compiler
 libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
 '
-# What the tests need beside them.
+# Additional packages of the tests.
 test_packages='doctest-dev cmake make'
 
-# What to look for on other systems: a name for people, then a header.
+# Headers to look for on other systems: a readable name, then the header.
 headers='
 MPI:mpi.h
 oneDNN:oneapi/dnnl/dnnl.hpp
@@ -59,8 +59,8 @@ system_name() {
   fi
 }
 
-# What the site needs: the pages, the reference, the engine for browsers, and a browser to look at it (Ubuntu's package of Chromium wants
-# a snap daemon).
+# Packages of the site: for the pages, the reference, the engine for browsers, and a browser to check it (Ubuntu's package of
+# Chromium needs a snap daemon).
 site_packages='pandoc doxygen emscripten'
 case $(system_name) in debian*) site_packages="$site_packages chromium" ;; esac
 
@@ -73,7 +73,7 @@ install_packages() {
 }
 
 install_from_distribution() {
-  # Ubuntu 24.04 builds its MPICH such that its own launcher starts ranks that do not find each other; Open MPI's launcher works.
+  # Ubuntu 24.04 builds its MPICH so that its own launcher starts ranks that do not find each other; Open MPI's launcher works.
   case $(system_name) in
     'ubuntu 24.04') packages="$packages openmpi-bin" ;;
   esac
@@ -106,13 +106,13 @@ install_from_distribution() {
   fi
 }
 
-# True if the program on standard input gets through the preprocessor with all the flags that pkg-config knows.
+# True if the preprocessor accepts the program on standard input, with all the flags that pkg-config has.
 preprocesses() {
   compiler=${CXX:-c++}
   if have mpicxx; then compiler=mpicxx; fi
   flags=
   for module in mpich hdf5-mpich hdf5 openblas fftw3 cairo zlib libzip libpng libturbojpeg protobuf-lite fmt CLI11 nlohmann_json dnnl doctest; do
-    # A module that is missing or broken only leaves its flags out.
+    # A missing or broken module only omits its flags.
     flags="$flags $(pkg-config --cflags "$module" 2>/dev/null)" || true
   done
   # shellcheck disable=SC2086
@@ -146,20 +146,20 @@ look_for_parts() {
   exit 1
 }
 
-# Whether there is a GPU to run on, whatever can be compiled.
+# True if there is a GPU to run on, independent of the compilers.
 gpu_visible() { have nvidia-smi && nvidia-smi -L 2>/dev/null | grep -q GPU; }
 
-# Its architecture as -Dgpu_archs names it: 90.
+# Its architecture in the form of -Dgpu_archs: 90.
 gpu_arch() { nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d '. '; }
 
-# configure_with OPTION...: makes $build, or gives an existing one those options where it has others. What an option means here is what
-# Meson's introspection says, so that a build that is right is left alone.
+# configure_with OPTION...: creates $build, or changes options of an existing build that differ. The values come from Meson's
+# introspection, so that a correct build is not touched.
 configure_with() {
   log=$build/last-build.txt
   if [ ! -f "$build/build.ninja" ]; then
     say "configuring $build"
     mkdir -p "$build"
-    # --wipe clears what an interrupted configuration left behind
+    # --wipe removes the remains of an interrupted configuration
     again=
     [ ! -d "$build/meson-private" ] || again=--wipe
     # shellcheck disable=SC2086
@@ -181,13 +181,13 @@ for argument in sys.argv[2:]:
 END
   ) || die "$build is not a build that Meson knows; remove it"
   if [ -n "$changed" ]; then
-    # Not meson configure, to which an option is unknown that was not there when the build was made.
+    # Not `meson configure`: it does not know options that were added after the build was created.
     # shellcheck disable=SC2086  # several options
     meson setup --reconfigure $changed "$build" "$root" >"$log" 2>&1 || { cat "$log" >&2; die "meson could not configure $build"; }
   fi
 }
 
-# For programs alone: for CPUs, unless there is a GPU. A build that is there stays what it is.
+# For the programs only: for CPUs, unless there is a GPU. An existing build stays as it is.
 configure_programs() {
   if [ -f "$build/build.ninja" ]; then return 0; fi
   if gpu_visible; then configure_with "-Dgpu_archs=$(gpu_arch)"; return; fi
@@ -195,8 +195,8 @@ configure_programs() {
   : >"$build/for-cpus.txt"
 }
 
-# With tests and all that Meson finds. A build that has only been for CPUs for want of a GPU compiles the kernels from here on, and
-# nothing else again. The tests need them for one architecture.
+# With tests and everything that Meson finds. If a build for CPUs was made because there was no GPU, and now there is one, only the
+# kernels are compiled in addition. The tests need the kernels for one architecture.
 configure_tests() {
   archs=90
   if gpu_visible; then archs=$(gpu_arch); fi
@@ -210,7 +210,7 @@ configure_tests() {
   fi
 }
 
-# build_targets [TARGET...]: all of them, or some. Says how far it is, in lines where the output is no terminal.
+# build_targets [TARGET...]: builds all targets or some. Reports progress; in lines if the output is not a terminal.
 build_targets() {
   log=$build/last-build.txt
   if ninja -C "$build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then return 0; fi
@@ -227,7 +227,7 @@ build_targets() {
   fi
 }
 
-# Reads what ninja prints: all of it to $log, and every ten seconds a line.
+# Reads ninja's output: writes all of it to $log, and prints a line every ten seconds.
 follow_build() {
   begun=$(date +%s) next=10 seconds=0 files=
   while IFS= read -r line; do
@@ -246,10 +246,11 @@ follow_build() {
   [ -z "$files" ] || say "  ${files%/*} of ${files#*/} files, $((seconds / 60)) min $((seconds % 60)) s"
 }
 
-# Several MPIs may live side by side, and a launcher of the wrong one starts P worlds of one rank. So it is tried once, and the
-# answer is kept in $build.
+# Several MPIs may be installed, and a launcher of the wrong one starts P worlds of one rank. So launchers are tried once, and the
+# result is kept in $build.
 choose_launcher() {
-  # What Open MPI's launcher needs to start more ranks than cores, for root too, bound to no core; others ignore it.
+  # Settings with which Open MPI's launcher starts more ranks than cores, also as root, not bound to cores; other launchers ignore
+  # them.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
   export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none  # Open MPI 5

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A machine as Frontier is (64 cores per node of which 8 are the system's, GPUs that are not NVIDIA's; docs.olcf.ornl.gov): the CPUs
-# alone. sbatch -A PROJECT frontier_like.sh. Eight ranks per node, each with the seven cores of one part of the cache. Not run there.
+# A machine like Frontier (64 cores per node, 8 of them reserved for the system, GPUs not from NVIDIA; docs.olcf.ornl.gov), using
+# only the CPUs: sbatch -A PROJECT frontier_like.sh. Eight ranks per node, each with the seven cores of one part of the cache. Not
+# run there.
 #SBATCH --job-name=cosmoflow
 #SBATCH --nodes=16
 #SBATCH --ntasks-per-node=8

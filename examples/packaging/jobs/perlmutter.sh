@@ -1,6 +1,6 @@
 #!/bin/sh
-# Perlmutter (four A100 per node, 64 cores; docs.nersc.gov): sbatch -A PROJECT perlmutter.sh. One rank per GPU. Built with Cray MPICH
-# (module load cray-mpich cudatoolkit cudnn nccl), which is an MPICH and started by srun as it is. Not run there.
+# Perlmutter (four A100 per node, 64 cores; docs.nersc.gov): sbatch -A PROJECT perlmutter.sh. One rank per GPU. Build with Cray
+# MPICH (module load cray-mpich cudatoolkit cudnn nccl), which is an MPICH; plain srun starts its ranks. Not run there.
 #SBATCH --job-name=cosmoflow
 #SBATCH --constraint=gpu
 #SBATCH --qos=regular
@@ -17,7 +17,7 @@ set -u
 MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
 export MPIGRAD
 
-# 32 logical cores are 16 of the processor. HDF5 must not lock files on Lustre.
+# 32 logical cores are 16 physical cores. HDF5 must not lock files on Lustre.
 export HDF5_USE_FILE_LOCKING=FALSE
 exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 4 \
   --launcher 'srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --gpus-per-node=4 --gpu-bind=none --cpus-per-task=32 --cpu-bind=cores --kill-on-bad-exit=1' \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Any Slurm cluster, on its CPUs: sbatch slurm.sh. One rank per socket of two, with its cores.
+# Any Slurm cluster, on its CPUs: sbatch slurm.sh. One rank per socket, two sockets per node, each rank with the socket's cores.
 #SBATCH --job-name=cosmoflow
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=2
@@ -13,7 +13,7 @@ set -u
 MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
 export MPIGRAD
 
-# --mpi is what your MPICH was built for: `srun --mpi=list` tells what Slurm has.
+# --mpi must be the type that your MPICH was built for: `srun --mpi=list` lists Slurm's types.
 exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 2 \
   --launcher 'srun --mpi=pmi2 --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=16 --cpu-bind=cores --kill-on-bad-exit=1' \
   -- "$MPIGRAD/build/examples/cosmoflow" train --data "$DATA" --grid sample=2,depth=4 --batch-norm --epochs 100 \

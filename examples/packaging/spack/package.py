@@ -10,12 +10,13 @@ class Mpigrad(MesonPackage, CudaPackage):
     """Tensors and reverse-mode automatic differentiation in C++ in which MPI operations are differentiable, for neural networks
     on volumes that are split over ranks."""
 
-    # Without a place to fetch it from: `spack dev-build mpigrad@0.1.0` in the source tree, or add git = the place you have it from.
+    # There is no place to fetch it from: use `spack dev-build mpigrad@0.1.0` in the source tree, or add git = the address of your
+    # copy.
     license("Apache-2.0")
 
     version("0.1.0")
 
-    variant("mpi", default=True, description="Ranks by MPI, not threads alone")
+    variant("mpi", default=True, description="Ranks by MPI, not only threads")
     variant("hdf5", default=True, description="HDF5 files: data and checkpoints")
     variant("onednn", default=True, description="oneDNN for fast convolutions on CPUs")
     variant("trainer", default=True, description="The library of mpigrad/trainer.h")
@@ -50,10 +51,10 @@ class Mpigrad(MesonPackage, CudaPackage):
     depends_on("nccl@2.13:", when="+cuda+mpi")
 
     conflicts("+trainer", when="~hdf5", msg="trainers write HDF5 files")
-    conflicts("+examples", when="~trainer", msg="the trainers stand on the library of trainers")
-    conflicts("cuda_arch=none", when="+cuda", msg="say which GPUs to compile for: cuda_arch=80,90")
-    conflicts("%gcc@:11", msg="C++20 as g++ 12 has it")
-    conflicts("%clang@:13", msg="C++20 as clang 14 has it")
+    conflicts("+examples", when="~trainer", msg="the trainers need the library of trainers")
+    conflicts("cuda_arch=none", when="+cuda", msg="choose the GPUs to compile for: cuda_arch=80,90")
+    conflicts("%gcc@:11", msg="needs the C++20 of g++ 12")
+    conflicts("%clang@:13", msg="needs the C++20 of clang 14")
 
     def setup_build_environment(self, env):
         if self.spec.satisfies("+mpi"):
