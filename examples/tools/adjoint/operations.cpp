@@ -117,7 +117,7 @@ constexpr std::string_view by_gather = "MPI_Gather(v): the root gets all cotange
 constexpr std::string_view by_reduce_scatter = "MPI_Reduce_scatter: every rank gets its slice of the sum of all cotangents";
 constexpr std::string_view by_allgather = "MPI_Allgather(v): every rank gets all cotangents, one after the other";
 constexpr std::string_view by_alltoall = "MPI_Alltoall(v) with sent and received blocks exchanged: the blocks go back";
-constexpr std::string_view by_message = "the opposite message: whoever received sends its cotangent back to the sender";
+constexpr std::string_view by_message = "the opposite message: the receiver sends its cotangent back to the sender";
 
 }  // namespace
 

@@ -2,7 +2,7 @@
 // Opens data in any supported format, recognised by name and content.
 //
 //   source                                        labels
-//   *-images-idx3-ubyte[.gz]  (IDX)               every *-NAME-idx1-ubyte[.gz] beside it, as NAME
+//   *-images-idx3-ubyte[.gz]  (IDX)               every *-NAME-idx1-ubyte[.gz] next to it, as NAME
 //   *.npy                                         given
 //   *.npz                                         its integer arrays of rank 1 and 2
 //   *.bin, or a folder of data_batch_*.bin or     in the records
