@@ -276,8 +276,8 @@ Tensor Module::given_out(const Tensor& y) const {
 LayoutPtr Module::stored(const LayoutPtr& split, const Shape& shape) const {
   const auto& storage = root().state_->storage;
   if (!storage || (split && split->has(Placement::split))) return split;
-  // Split along the first dimension, whose blocks are contiguous: a gather along another dimension scatters the piece of every
-  // rank. Some ranks may then have nothing, which costs less than thousands of pieces, unless a row is large.
+  // Split along the first dimension, whose blocks are contiguous: a gather along another dimension must interleave the ranks'
+  // pieces. Some ranks may then have nothing, which costs less than thousands of pieces, unless a row is large.
   constexpr std::int64_t most_elements = 1 << 18;
   const auto longest = static_cast<int>(std::max_element(shape.begin(), shape.end()) - shape.begin());
   const bool rows = shape[0] >= storage->ranks() || shape.elements() <= most_elements * shape[0];
