@@ -1,5 +1,5 @@
 #pragma once
-// Everything that a program needs of framework/: tensors, layouts, ops, the tape, parameters, optimizers.
+// All of framework/ that a program needs: tensors, layouts, ops, the tape, parameters, optimizers.
 
 #include "framework/base/joined.h"
 #include "framework/base/printable.h"

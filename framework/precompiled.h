@@ -1,5 +1,6 @@
-// What most files of the library include, precompiled: see cpp_pch in the meson.build files. No file relies on it; -Db_pch=false
-// compiles without. Compiled as a file of its own, so that compilers warn of "#pragma once" here.
+// Precompiled header with the headers that most files of the library include: see cpp_pch in the meson.build files. No file
+// relies on it; -Db_pch=false compiles without it. It has no "#pragma once": it is compiled as a file of its own, where compilers
+// warn about that.
 
 #include <fmt/format.h>
 

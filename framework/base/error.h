@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_FRAMEWORK_BASE_ERROR_H
 #define MPIGRAD_FRAMEWORK_BASE_ERROR_H
-// Errors of the library. Every message has one form: `[op] the rule in words: each operand with its shape`.
+// Errors of the library. Every message has the form `[op] the rule in words: each operand with its shape`.
 
 #include <fmt/core.h>
 
@@ -19,9 +19,9 @@ class Error : public std::runtime_error {
   // Return addresses of the calls that led to the error, the innermost first; run() prints the program's line from them. Empty
   // where the C library has no backtrace().
   std::span<void* const> stack() const { return stack_ ? std::span<void* const>(*stack_) : std::span<void* const>(); }
-  // The calls of this thread, for an error that another thread threw while this one waited for it.
+  // Replaces the stack by the calls of this thread: for an error that another thread threw while this one waited.
   void set_stack_here();
-  // What run() prints below the text: names of operands.
+  // Names of operands, which run() prints below the text.
   std::string note() const { return note_ ? *note_ : std::string(); }
   void set_note(const std::string& note) { note_ = std::make_shared<const std::string>(note); }
 
@@ -31,13 +31,14 @@ class Error : public std::runtime_error {
 };
 
 namespace detail {
-// The form in which messages show an argument: itself, or what a specialisation returns. tensor.h has tensors shown in short.
+// The form in which messages show an argument: itself, or what a specialisation returns. tensor.h shows tensors without their
+// values.
 template <class T>
 struct InMessage {
   static const T& of(const T& x) { return x; }
 };
 
-// Out of line, as formatting is: every file includes this.
+// Out of line, like the formatting, because every file includes this header.
 [[noreturn]] void throw_error(fmt::string_view format, fmt::format_args arguments);
 template <class... Shown>
 [[noreturn]] void throw_shown(fmt::string_view format, const Shown&... shown) {
@@ -51,7 +52,8 @@ template <class... Arguments>
   detail::throw_shown(format, detail::InMessage<Arguments>::of(arguments)...);
 }
 
-// Arguments are made whether or not the condition holds: where one takes work, such as to_string(), it is `if (...) fail(...)`.
+// Throws unless `condition` holds. The arguments are evaluated in either case: where that is expensive, as with to_string(),
+// write `if (...) fail(...)`.
 template <class... Arguments>
 void require(bool condition, fmt::format_string<Arguments...> format, const Arguments&... arguments) {
   if (!condition) detail::throw_shown(format, detail::InMessage<Arguments>::of(arguments)...);

@@ -1,6 +1,6 @@
 #pragma once
-// FNV-1a (Fowler, Noll and Vo): a number for a text or for numbers, the same everywhere and for ever; not against anybody who
-// means harm.
+// FNV-1a (Fowler, Noll and Vo): a 64-bit hash of a text or of numbers, the same on all machines and in all versions. Not
+// cryptographic.
 
 #include <cstdint>
 #include <string_view>

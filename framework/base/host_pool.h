@@ -1,6 +1,6 @@
 #pragma once
-// Large blocks of host memory. Fresh pages cost about as much as a pass over the data, so that blocks are not given back to the
-// system between steps.
+// A pool of large blocks of host memory. Fresh pages cost about as much as a pass over the data, so blocks are not returned to
+// the system between steps.
 
 #include <cstddef>
 #include <map>
@@ -8,22 +8,22 @@
 
 namespace mpigrad {
 
-// They live in one reserved address range, first fit at the lowest address with neighbours merged: blocks return to the same
-// addresses when shapes repeat. Holes between blocks keep their pages as long as all pages together are hardly more than the most
-// bytes that were in use at one time; what is more is taken from the holes, the highest first. So the memory of a process is what
-// its tensors need, whatever the order in which they come and go. Any thread.
+// Blocks lie in one reserved address range, placed first fit at the lowest address, with neighbours merged: blocks return to the
+// same addresses when shapes repeat. Holes between blocks keep their pages as long as the total is hardly more than the peak of
+// bytes in use; excess pages are released from the holes, the highest first. The memory of a process is therefore what its
+// tensors need, in whatever order they are allocated and released. May be called from any thread.
 class HostPool {
  public:
-  explicit HostPool(std::size_t range);  // bytes of addresses; 0, or more than there are: everything is malloc's
+  explicit HostPool(std::size_t range);  // bytes of addresses; if 0 or not available, everything comes from malloc
   ~HostPool();
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  // At least 64-byte aligned, elements undefined. Small ones are malloc's. An Error if there is no memory.
+  // At least 64-byte aligned, elements undefined. Small blocks come from malloc. Error: out of memory.
   std::byte* allocate(std::size_t bytes);
   void release(std::byte* data);
 
-  // Of the range, in bytes: in use now, the most so far, with pages (at most).
+  // Bytes of the range: in use now, the peak, and an upper bound of those that have pages.
   struct Use {
     std::size_t used = 0, most = 0, resident = 0;
   };

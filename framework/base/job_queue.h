@@ -1,5 +1,5 @@
 #pragma once
-// Threads that run jobs, which start in the order of submission. Not installed.
+// A queue of jobs, which its threads start in the order of submission. Not installed.
 
 #include <condition_variable>
 #include <deque>
@@ -18,15 +18,15 @@ namespace mpigrad {
 
 class JobQueue {
  public:
-  // 0 threads: every job runs where it is submitted. Each thread tells OpenMP to use no others: a step's own threads keep the
-  // cores.
+  // With 0 threads every job runs in submit(). Each thread makes OpenMP use one thread, to leave the cores to the threads of the
+  // step.
   explicit JobQueue(int threads);
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
-  ~JobQueue();  // after all jobs
+  ~JobQueue();  // waits for all jobs
 
-  // The future holds f's result or what it threw; destroying it does not wait. A job that submits another runs it at once,
-  // because it might wait for it, and so does who submits after the end (objects of static lifetime).
+  // The future holds f's result or what it threw; destroying it does not wait. A job submitted by a job runs at once, because the
+  // submitting job might wait for it; so does a job submitted after the end of the queue (by objects of static lifetime).
   template <class F>
   auto submit(F f) -> std::future<std::invoke_result_t<F&>> {
     using Result = std::invoke_result_t<F&>;
@@ -35,7 +35,7 @@ class JobQueue {
     enqueue([task] { (*task)(); });
     return future;
   }
-  // Runs f there and waits.
+  // Runs f on a thread of the queue and waits.
   template <class F>
   auto run(F f) {
     try {

@@ -1,5 +1,5 @@
 #pragma once
-// Lists in messages. fmt::join compiles the formatting of numbers again in every file that uses it.
+// Lists as text for messages. fmt::join compiles the formatting of numbers again in every file that uses it.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
-// Files that a program writes, in folders where others may have put links and pipes. Every writer of the tree goes through this
-// file (tests/includes_test.cpp): a new file is a NewFile, a file that grows or is changed in its place a GrowingFile. Neither
-// writes through a link, waits at a pipe, or changes a file that has another name, too. Only write_to_device() follows the
-// system's own links. Not installed.
+// Files that a program writes, in folders where others may have put links and pipes. All code that writes files uses this header
+// (tests/includes_test.cpp): a new file is a NewFile, a file that grows or is changed in place is a GrowingFile. Neither writes
+// through a link, waits at a pipe, or changes a file with several hard links. Only write_to_device() follows the system's own
+// links. Not installed.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace mpigrad {
 
-// Under a name that is to be written there is something that no program of ours writes to.
+// The name of a file to be written belongs to something that this library does not write to.
 class FileInTheWay : public Error {
  public:
   using Error::Error;
 };
 
-// Whether anything has that name, such as a link to nothing.
+// True if anything has that name, including a dangling link.
 bool is_name_taken(const std::filesystem::path& path);
 
-// Puts the data of the folder `temporary` on the disk and gives it the name `path`, in the same parent folder. Its files are on
-// the disk. Errors begin with "[who] PATH".
+// Syncs the folder `temporary` to the disk and renames it to `path`, in the same parent folder. Its files must have been synced
+// before. Errors begin with "[who] PATH".
 void put_folder_in_place(const std::filesystem::path& temporary, const std::filesystem::path& path, const std::string& who);
 
-// A new file, which stands under its name only when it is whole and on the disk. Until commit() its name is ".NAME.HEX.part" in
-// the same folder, HEX being 16 digits; without commit() nothing remains. A file of that form that an interrupted attempt
-// has left is removed by the next process that writes PATH. A lock on the open file says that its writer lives. Where there are
-// no locks, and of another host, whose locks some file systems do not show, it is removed a day after its last change. The first
-// four digits are those of the host, the others random.
+// A new file, which gets its name only when it is complete and on the disk. Until commit() its name is ".NAME.HEX.part" in the
+// same folder, HEX being 16 digits; without commit() nothing remains. The first four digits stand for the host, the others are
+// random. The next process that writes PATH removes such a file that an interrupted attempt has left, unless a lock on it says
+// that its writer still runs. Without locks, and if the file is from another host, whose locks some file systems do not show, it
+// is removed a day after its last change.
 class NewFile {
  public:
-  // A link with the name `path` will be replaced. FileInTheWay: neither a link nor a regular file has that name. Error: no such
-  // folder, no permission.
+  // A link named `path` will be replaced. FileInTheWay: neither a link nor a regular file has that name. Error: the folder does
+  // not exist, no permission.
   NewFile(const std::filesystem::path& path, const std::string& who);
-  // The file is made by `create(name)`, exclusively (O_EXCL), which returns a descriptor for this class to close.
+  // `create(name)` makes the file, exclusively (O_EXCL), and returns a descriptor, which this class closes.
   using Create = std::function<int(const std::filesystem::path& name)>;
   NewFile(const std::filesystem::path& path, const std::string& who, const Create& create);
   NewFile(const NewFile&) = delete;
@@ -47,7 +47,8 @@ class NewFile {
 
   void write(std::span<const std::byte> bytes);
   void write(const std::string& text) { write(std::as_bytes(std::span(text))); }
-  // All of the file is on the disk and in its place, or this is an Error and what was there before stays. More may be written.
+  // Syncs the file to the disk and renames it to its final name. Error: it failed, and the old file, if any, is unchanged. More
+  // may be written afterwards.
   void commit();
 
   const std::filesystem::path& temporary() const { return temporary_; }
@@ -60,15 +61,15 @@ class NewFile {
   bool placed_ = false;
 };
 
-// Writes a whole text as a NewFile.
+// Writes a text as a NewFile.
 void write_new_file(const std::filesystem::path& path, const std::string& text, const std::string& who);
 
-// Writes a text to one of the system's own links, pipes and devices, such as /dev/stdout.
+// Writes a text to a link, pipe or device of the system, such as /dev/stdout.
 void write_to_device(const std::filesystem::path& path, const std::string& text, const std::string& who);
 
-// Opens a file that grows or is changed where it is, and makes it if there is none; returns a descriptor. `flags`: those of
-// open(), such as O_WRONLY | O_TRUNC; the file loses its content after all checks only. FileInTheWay: the name is that of a link,
-// a pipe or a folder, or the file has another owner (unless `of_others`) or another name, too. Error: it cannot be opened.
+// Opens a file that grows or is changed in place, creates it if it does not exist, and returns a descriptor. `flags` are those of
+// open(), such as O_WRONLY | O_TRUNC; the file is truncated only after all checks. FileInTheWay: `path` is a link, a pipe or a
+// folder, or the file has another owner (unless `of_others`) or several hard links. Error: it cannot be opened.
 int open_growing_file(const std::filesystem::path& path, int flags, const std::string& who, bool of_others = false);
 
 // A text file that open_growing_file() has opened.
@@ -79,7 +80,7 @@ class GrowingFile {
   GrowingFile& operator=(const GrowingFile&) = delete;
   ~GrowingFile();
 
-  // What is written is in the file when this returns. Error: not all of it could be written.
+  // The bytes are in the file when this returns. Error: not all of it could be written.
   void write(std::span<const std::byte> bytes);
   void write(const std::string& text) { write(std::as_bytes(std::span(text))); }
   int descriptor() const { return descriptor_; }

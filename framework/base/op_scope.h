@@ -1,12 +1,12 @@
 #ifndef MPIGRAD_FRAMEWORK_BASE_OP_SCOPE_H
 #define MPIGRAD_FRAMEWORK_BASE_OP_SCOPE_H
-// The name of the op that runs, for errors from below.
+// The name of the running op, for errors in lower layers.
 
 #include <string_view>
 
 namespace mpigrad::detail {
 
-// Of this thread; empty outside of ops.
+// The op that runs on this thread; empty outside of ops.
 std::string_view current_op();
 class OpScope {
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// Warnings: of what is legal and most likely not meant.
+// Warnings about legal uses that are most likely mistakes.
 
 #include <string>
 #include <string_view>
@@ -7,12 +7,12 @@
 
 namespace mpigrad {
 
-// Prints `text` and a newline to standard error, the first time that this process warns of `what`. Threads that are ranks of one
-// process warn once among them.
+// Prints `text` and a newline to standard error, the first time that this process warns of `what`. Ranks that are threads of one
+// process print one warning together.
 void warn_once(std::string_view what, const std::string& text);
 
 namespace detail {
-// What has been printed since the last call, which is then forgotten, so that it would be printed again: for tests.
+// Returns and forgets the warnings printed since the last call, so that they would be printed again: for tests.
 std::vector<std::string> take_warnings();
 }  // namespace detail
 

@@ -1,10 +1,11 @@
 #pragma once
-// The policy of the caching allocator, without a GPU: blocks are cut from segments that a driver hands out, given back to their
-// neighbours when they are released, and the smallest free block that fits is taken, the lowest address among equals. A program
-// that repeats its shapes therefore gets the same addresses again from the second repetition on, and asks the driver for nothing.
+// The policy of the caching allocator, independent of a GPU: blocks are cut from segments of a driver, merged with free
+// neighbours when they are released, and the smallest free block that fits is taken, at the lowest address among equals. A
+// program that repeats its shapes therefore gets the same addresses again from the second repetition on, without calls of the
+// driver.
 //
-// Work that is captured once and repeated with the same addresses has a pool of its own: nobody else is given memory from there
-// while it lives, and what it read of others' memory stays theirs.
+// Work that is captured once and repeated with the same addresses has its own pool: other work gets no memory from it while the
+// pool exists, and memory outside the pool that the work reads is not reused.
 
 #include <cstdint>
 #include <functional>
@@ -23,9 +24,9 @@ struct AllocatorStatistics {
   std::int64_t largest_free = 0;                 // bytes of the largest free block
   std::int64_t allocations = 0;                  // calls of allocate() that were served
   std::int64_t segments_requested = 0;           // calls of the driver that were served
-  std::int64_t retries = 0;                      // times that free segments had to go back to the driver first
+  std::int64_t retries = 0;                      // allocations that first had to return free segments to the driver
   std::int64_t pools = 0;                        // bytes of segments that belong to pools
-  // The part of the free memory that is not in the largest free block: 0 is none, towards 1 it is useless for large requests.
+  // The fraction of the free memory outside of the largest free block. Near 1 the free memory is useless for large requests.
   double fragmentation() const;
 };
 // "in use 1.0 GiB (peak 2.0 GiB), reserved 3.0 GiB, largest free block 0.5 GiB, fragmentation 0.25, 3 retries"
@@ -39,32 +40,32 @@ class CachingAllocator {
     std::function<void(void* segment)> release;
   };
   static constexpr std::int64_t granule = 512;          // alignment and smallest difference between sizes
-  static constexpr std::int64_t small_limit = 1 << 20;  // requests up to this share segments of their own
+  static constexpr std::int64_t small_limit = 1 << 20;  // requests up to this size share small segments
   static constexpr std::int64_t small_segment = 2 << 20;
-  static constexpr std::int64_t large_segment = 32 << 20;  // the least that is asked for otherwise
+  static constexpr std::int64_t large_segment = 32 << 20;  // the smallest segment for larger requests
   static constexpr std::int64_t large_granule = 2 << 20;   // larger segments are multiples of this
 
   explicit CachingAllocator(Driver driver) : driver_(std::move(driver)) {}
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
-  // Does not return segments: at the end of a process the driver is gone before this is.
+  // Does not release segments: at the end of a process the driver is destroyed before this object.
   ~CachingAllocator() = default;
 
-  // At least `bytes`, aligned to `granule`; a block of its own also for 0. Null when the driver has no memory even after all
-  // free segments went back to it.
+  // At least `bytes`, aligned to `granule`; a distinct block also for 0 bytes. Null if the driver has no memory even after all
+  // free segments were released.
   void* allocate(std::int64_t bytes);
-  // False if the block is not in use here.
+  // Returns false if the block is not in use here.
   bool release(void* block);
   bool owns(void* block) const;
-  // Gives segments in which nothing is used back to the driver, those of pools excepted; their bytes.
+  // Releases unused segments to the driver, except those of pools; returns their bytes.
   std::int64_t trim();
 
-  // From here to close_pool() blocks come from a new pool, which takes along all segments in which nothing is used, and what is
-  // released of other memory stays in use until the pool is gone.
+  // Until close_pool() blocks come from a new pool, which takes over all unused segments. Other memory that is released meanwhile
+  // stays in use until drop_pool().
   int open_pool();
-  // The pool keeps what blocks were taken from meanwhile; the rest goes back.
+  // The pool keeps the segments that blocks were taken from; the others leave the pool.
   void close_pool();
-  // Its memory is anybody's again.
+  // Returns the memory of a pool to general use.
   void drop_pool(int pool);
 
   AllocatorStatistics statistics() const;
@@ -75,7 +76,7 @@ class CachingAllocator {
     std::int64_t bytes = 0;
     std::byte* segment = nullptr;  // its first byte
     bool used = false, small = false;
-    int pool = 0;  // 0 is everybody's
+    int pool = 0;  // 0: general use
   };
   struct Segment {
     std::int64_t bytes = 0;
@@ -97,7 +98,7 @@ class CachingAllocator {
   std::map<std::pair<int, bool>, std::set<FreeKey>> free_;  // by pool, of large and of small segments
   std::map<std::byte*, Segment> segments_;
   int open_ = 0, last_pool_ = 0;
-  std::map<int, std::vector<std::byte*>> parked_;  // released while the pool was open, which may read them
+  std::map<int, std::vector<std::byte*>> parked_;  // blocks released while the pool was open; its work may read them
   AllocatorStatistics statistics_;
 };
 

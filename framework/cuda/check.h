@@ -1,5 +1,5 @@
 #pragma once
-// For CUDA leaves: codes become errors, and opaque streams become CUDA's. No fmt here, because nvcc
+// Helpers for code that calls CUDA: turns result codes into errors and opaque streams into CUDA's type. Without fmt, because nvcc
 // does not compile it.
 
 #include <cuda_runtime_api.h>

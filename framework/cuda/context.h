@@ -1,5 +1,5 @@
 #pragma once
-// What a thread has of its GPU. Included by framework/cuda only.
+// The GPU context of a thread. Included by framework/cuda only.
 
 #include <atomic>
 #include <cstdint>
@@ -20,11 +20,11 @@ struct Counters {
 Counters& counters();
 inline void count_synchronisation() { counters().synchronisations.fetch_add(1, std::memory_order_relaxed); }
 
-// Pinned buffers through which pageable memory travels; each is free again when its event is reached.
+// Pinned buffers through which pageable memory travels; a buffer is free again when its event is reached.
 class Staging {
  public:
   static constexpr std::int64_t largest = 16 << 20;
-  static constexpr std::int64_t most = 256 << 20;  // beyond, the host waits for the oldest
+  static constexpr std::int64_t most = 256 << 20;  // bytes; above this the host waits for the oldest buffer
 
   struct Buffer {
     PinnedBuffer memory;
@@ -40,7 +40,7 @@ class Staging {
       idle_.erase(at);
       return found;
     }
-    while (total_ + size > most && !idle_.empty()) {  // the oldest make room
+    while (total_ + size > most && !idle_.empty()) {  // release the oldest
       idle_.front().busy.synchronise();
       total_ -= idle_.front().memory.bytes();
       idle_.pop_front();
@@ -76,7 +76,7 @@ struct Context {
   }
   Fault* fault() const { return fault_; }
 
-  // The allocator may be asked on a thread that uses another GPU.
+  // The allocator may be called on a thread that uses another GPU.
   template <class F>
   static auto on_device(int index, F&& f) {
     int previous = index;
@@ -105,7 +105,7 @@ struct Context {
   const int device;
   std::int64_t total_memory = 0;  // bytes of the GPU
   cudaStream_t compute{}, halo{}, bucket{}, copy{};
-  cudaEvent_t event{};  // of wait(): a stream that waits for an event waits for its state at the call
+  cudaEvent_t event{};  // used by wait(): a stream waits for the event as recorded at the time of the call
   CachingAllocator allocator;
   Staging staging;
 
@@ -113,7 +113,7 @@ struct Context {
   Fault* fault_ = nullptr;
 };
 
-// This thread's; made at the first use. Error: there is no GPU.
+// The context of this thread, created at the first use. Error: there is no GPU.
 Context& context();
 
 }  // namespace mpigrad::cuda

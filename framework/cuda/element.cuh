@@ -1,5 +1,5 @@
 #pragma once
-// Elements in kernels: 16-bit types are computed with as float32, and rounded with the GPU's own instructions.
+// Elements in kernels: 16-bit types are converted to float32 for arithmetic, and rounded with the GPU's own instructions.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -13,7 +13,7 @@ namespace mpigrad::cuda {
 
 template <class T>
 constexpr bool is_half_type = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
-// What T is computed with.
+// The type of arithmetic on T.
 template <class T>
 using Compute = std::conditional_t<is_half_type<T>, float, T>;
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a kernel found wrong in its operands. Kernels cannot throw: they write one record, and the host throws it as an Error the
+// Faults that kernels find in their operands. Kernels cannot throw: they write one record, and the host throws it as an Error the
 // next time it waits for the GPU.
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels of the foundation itself, as functions of pointers.
+// Kernels of framework/cuda, as functions of pointers.
 
 #include <cstdint>
 
@@ -22,7 +22,7 @@ void look_up_elements(const X* x, const T* table, T* y, std::int64_t count, Stre
 template <class T>
 void add_elements(T* to, const T* from, const StridedWalk<2>& walk, std::int64_t count, Stream stream);
 
-// *to = scalars, which travel as an argument.
+// *to = scalars, which are passed as a kernel argument.
 void set_scalars(StepScalars* to, const StepScalars& scalars, Stream stream);
 
 }  // namespace mpigrad::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// How kernels are launched. Those that go over elements: blocks of 256 threads, as many as fill the GPU several times over, each
-// of which strides over the rest. Indices have 64 bits.
+// Launches kernels. Kernels over elements use blocks of 256 threads, enough blocks to fill the GPU several times, and a
+// grid-stride loop. Indices have 64 bits.
 
 #include <cuda_runtime.h>
 
@@ -11,19 +11,19 @@
 
 namespace mpigrad::cuda {
 
-// Runs kernel(arguments...) on `stream`, without dynamic shared memory. What cannot start throws an error with this name; what
-// fails while it runs shows up at a later call. All launches come here: without the <<<>>> of nvcc's language, any C++ compiler
-// reads the kernels, and tests run them on a CPU.
+// Runs kernel(arguments...) on `stream`, without dynamic shared memory. A kernel that cannot start throws an error with this
+// name; a failure while it runs shows up at a later call. All launches use this function: without nvcc's <<<>>>, any C++ compiler
+// compiles the kernels, and tests run them on a CPU.
 template <class... P>
 void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, Stream stream, std::type_identity_t<P>... arguments) {
   cudaLaunchConfig_t configuration{};
   configuration.gridDim = grid, configuration.blockDim = block, configuration.stream = native(stream);
   static_cast<void>(cudaLaunchKernelEx(&configuration, kernel, arguments...));
-  check(cudaGetLastError(), name);  // also takes the error back, or the next check would see it
+  check(cudaGetLastError(), name);  // also clears the error, which the next check would report otherwise
 }
 
 constexpr int block_threads = 256;
-// 132 multiprocessors hold 8 such blocks each; 16 times that evens out their ends.
+// 132 multiprocessors hold 8 such blocks each; 16 times as many even out the load at the end.
 constexpr std::int64_t max_blocks = 16384;
 
 inline unsigned blocks_for(std::int64_t items) {

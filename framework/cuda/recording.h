@@ -1,5 +1,5 @@
 #pragma once
-// What the rest of the foundation knows of a capture that is under way. Included by framework/cuda only.
+// The capture that is in progress on a thread. Included by framework/cuda only.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace mpigrad::cuda {
 
-// What the captured work needs as long as it may be repeated.
+// Resources that captured work needs as long as it may be repeated.
 class Recording {
  public:
-  // Pinned memory with these bytes, which stay.
+  // Copies the bytes to pinned memory that lives as long as the recording.
   const std::byte* kept(const void* bytes, std::int64_t count);
-  // Memory of another thread's, given back with the recording.
+  // Memory of another thread, released together with the recording.
   void release_later(void* memory) { others_.push_back(memory); }
   Recording() = default;
   ~Recording() {
@@ -28,12 +28,12 @@ class Recording {
   static constexpr std::int64_t piece = 1 << 20;
   std::vector<PinnedBuffer> memory_;
   std::vector<void*> others_;
-  std::int64_t used_ = 0;  // of the last one
+  std::int64_t used_ = 0;  // bytes of the last buffer
 };
 
-// Of this thread, null if there is none.
+// The recording of this thread, null if there is none.
 Recording* recording();
-// Throws if there is one: whatever `call` would wait for has not been done.
+// Error if this thread is recording: `call` would wait for work that has not run.
 void require_not_recording(const char* call);
 CachingAllocator& allocator_of_this_thread();
 

@@ -1,11 +1,11 @@
 #pragma once
-// Time by the GPU's own clock. In builds with CUDA only.
+// Time measured by the GPU's clock. In builds with CUDA only.
 
 #include "framework/cuda/cuda.h"
 
 namespace mpigrad::cuda {
 
-// From one point of a stream to a later one.
+// Measures the time from one point of a stream to a later one.
 class Timer {
  public:
   Timer();

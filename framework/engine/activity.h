@@ -10,12 +10,12 @@ namespace mpigrad::detail {
 
 struct Activity {
   std::atomic<bool> trains = false;  // an optimizer has made a step
-  std::atomic<int> slow_phases = 0;  // how many phases are under way in which a call may take any time
-  // Since when this rank's host has waited for its GPU, in nanoseconds of the steady clock; 0: it does not.
+  std::atomic<int> slow_phases = 0;  // number of open phases in which a call may take any time
+  // Time at which this rank's host began to wait for its GPU, in nanoseconds of the steady clock; 0: it is not waiting.
   std::atomic<std::int64_t> gpu_since = 0;
 };
 
-// Of the rank that runs on this thread. Others may keep it and read it.
+// The flags of the rank that runs on this thread. Other threads may keep and read them.
 const std::shared_ptr<Activity>& activity_of_this_thread();
 
 // While one is in scope, calls of this rank may take any time: other ranks evaluate, write a checkpoint, read files.
@@ -30,7 +30,7 @@ class SlowPhase {
   std::shared_ptr<Activity> activity_;
 };
 
-// While one lives, this rank's host waits for its GPU.
+// Marks its scope as a wait of this rank's host for its GPU.
 class GpuWait {
  public:
   GpuWait() : activity_(*activity_of_this_thread()) {

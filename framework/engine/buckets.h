@@ -1,5 +1,5 @@
 #pragma once
-// Reductions of parameters' cotangents over ranks, under way while the replay goes on. Small ones travel together: one message
+// Reductions of parameters' cotangents over ranks, which overlap with the replay. Small cotangents are sent together: one message
 // per bucket instead of one per bias. Buckets fill in the order of the replay, which is the same on all ranks.
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace mpigrad {
 
-// While it is in scope, on its thread: the sum of squares of this rank's cotangents before they are reduced, which are those of
-// its own part of the objective. Costs a pass over them, and on a GPU the host waits.
+// While in scope on its thread: the sum of squares of this rank's cotangents before they are reduced, which belong to its own
+// part of the objective. Costs a pass over the cotangents; on a GPU the host waits.
 class LocalGradientNorm {
  public:
   LocalGradientNorm();
@@ -23,7 +23,7 @@ class LocalGradientNorm {
   LocalGradientNorm(const LocalGradientNorm&) = delete;
   LocalGradientNorm& operator=(const LocalGradientNorm&) = delete;
   double squared() const { return squared_; }
-  std::int64_t elements() const { return elements_; }  // of them
+  std::int64_t elements() const { return elements_; }  // of these cotangents
   // Called at the start of each reduction.
   static void started(const Tensor& cotangent);
 
@@ -35,12 +35,12 @@ class LocalGradientNorm {
 
 class ReductionBuckets {
  public:
-  static constexpr std::int64_t full = 1 << 20;  // bytes; a cotangent of as many goes on its own, without a copy
+  static constexpr std::int64_t full = 1 << 20;  // bytes; a cotangent of at least this size is sent on its own, without a copy
 
-  // Reduces `cotangent` of tensor `id`, now or with others that are to come.
+  // Reduces `cotangent` of tensor `id`, now or together with later ones.
   void add(std::uint64_t id, Tensor cotangent, const StartReduction& reduce);
   bool contains(std::uint64_t id) const { return places_.contains(id); }
-  // Starts what has not been started.
+  // Starts all remaining reductions.
   void flush();
   // The reduced cotangent; after flush().
   Tensor wait(std::uint64_t id);
@@ -60,25 +60,25 @@ class ReductionBuckets {
   };
   static void start(Bucket& bucket);
 
-  std::map<std::pair<std::uint64_t, DType>, std::shared_ptr<Bucket>> open_;  // by group of ranks
+  std::map<std::pair<std::uint64_t, DType>, std::shared_ptr<Bucket>> open_;  // by group of ranks and type
   std::unordered_map<std::uint64_t, Place> places_;
 };
 
 class Parameters;
 
-// What becomes, in one replay, of cotangents of parameters that are to be added up over ranks. Of micro-batches but the last they
-// are kept without being reduced; else they are reduced in buckets while the replay goes on, with what earlier micro-batches
-// kept.
+// Sums the cotangents of parameters over ranks in one replay. For all micro-batches but the last the cotangents are kept without
+// being reduced; otherwise they are reduced in buckets during the replay, together with those that earlier micro-batches kept.
 class Reducer {
  public:
   // `accumulate` as in GradientOptions; without it there are no micro-batches, and `parameters` may be null.
   Reducer(Parameters* parameters, std::optional<bool> accumulate) : parameters_(parameters), accumulate_(accumulate) {}
 
-  // Takes the cotangent of tensor `id`. false: there is one of it already, and this one, which is left where it is, is the vjp's.
+  // Takes the cotangent of tensor `id`. Returns false if it already has one: `cotangent` is then unchanged and the vjp must
+  // reduce it.
   bool take(std::uint64_t id, Tensor& cotangent, const StartReduction& reduce);
-  // Starts what has not been started.
+  // Starts all remaining reductions.
   void flush() { buckets_.flush(); }
-  // What was reduced of tensor `id`, or none; waits for it, after flush().
+  // Waits for the reduced cotangent of tensor `id` and returns it, or no tensor if there is none; after flush().
   Tensor wait(std::uint64_t id) { return buckets_.contains(id) ? buckets_.wait(id) : Tensor(); }
 
  private:

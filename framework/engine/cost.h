@@ -1,5 +1,5 @@
 #pragma once
-// Counts what ops do while it is alive on this thread, whether or not others are: layer tables, planners, profiles.
+// Records the costs of ops on this thread while in scope, independently of other logs: for layer tables, planners and profiles.
 
 #include <functional>
 #include <string_view>
@@ -15,22 +15,22 @@ class CostLog {
   struct Line {
     std::string_view op;
     double flops = 0, bytes = 0;
-    double start = 0;    // of the process's steady clock, in seconds
+    double start = 0;    // on the steady clock of the process, in seconds
     double seconds = 0;  // on this thread, allocation of the outputs included
     bool communicates = false;
     std::vector<Shape> inputs, outputs;
     std::vector<DType> input_types, output_types;
   };
   std::vector<Line> lines;
-  std::function<void()> told{};  // called behind each line
+  std::function<void()> told{};  // called after each line
 
   CostLog();
   ~CostLog();
   CostLog(const CostLog&) = delete;
   CostLog& operator=(const CostLog&) = delete;
-  // To all that are alive on this thread.
+  // Adds a line to all logs of this thread.
   static void add(const Line& line);
-  // While it is alive, ops of this thread are nobody's.
+  // Suspends cost recording on this thread while in scope.
   class Pause {
    public:
     Pause();

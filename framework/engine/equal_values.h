@@ -1,10 +1,11 @@
 #ifndef MPIGRAD_FRAMEWORK_ENGINE_EQUAL_VALUES_H
 #define MPIGRAD_FRAMEWORK_ENGINE_EQUAL_VALUES_H
-// Finds an objective that every rank passes: one computed from results of plain allreduces only, with the same on all ranks.
+// Detects an objective that every rank passes although it is one value: computed from results of plain allreduces only and equal
+// on all ranks.
 //
-// Followed are sums, differences, products and elementwise functions of such results, reshape, and numbers and constants whose
-// elements are all equal, which are no data of one rank. Everything else ends it, as does a factor that may be one over the
-// number of ranks: multiplied by that, an objective is right. Only rank 1 of an allreduce follows:
+// Follows sums, differences, products and elementwise functions of such results, reshape, and numbers and constants whose
+// elements are all equal, since they contain no data of one rank. Any other op ends the search, as does a factor that may be one
+// over the number of ranks: an objective multiplied by that is correct. Only rank 1 of an allreduce follows values:
 // rank 0 may be the one that passes an objective for all.
 
 #include <cstdint>
@@ -18,17 +19,18 @@ namespace mpigrad::detail {
 
 class EqualValues {
  public:
-  // What ran. `equal_on`: of an allreduce, the ranks on which its output is equal, else 0. `divisor`: the number by which the op
-  // divides, 1 if it only adds one or changes the sign, infinity if it multiplies, 0 if it does none of these.
+  // Notes an op that ran. `equal_on`: for an allreduce the number of ranks on which its output is equal, else 0. `divisor`: the
+  // number by which the op divides, 1 if it only adds a number or changes the sign, infinity if it multiplies, 0 for all other
+  // ops.
   void note(std::string_view op, int equal_on, double divisor, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
-  // Once per program, for an objective that is such a value.
+  // Warns, once per program, if the objective is such a value.
   void warn_of(const Tensor& objective) const;
 
  private:
   struct Value {
     int ranks = 0;
     bool scaled = false;
-    double summed = 1;  // elements of which each one is a sum: dividing by as many makes a mean, and no share
+    double summed = 1;  // each element sums this many: dividing by it gives a mean, not a share of one
   };
   std::unordered_map<std::uint64_t, Value> values_;
 };

@@ -1,11 +1,12 @@
 #pragma once
-// Operands of bfloat16 and float16 as float32 and back, on the CPU. Used inside the library only.
+// Converts operands of bfloat16 and float16 to float32 and back, on the CPU. Used inside the library only.
 
 #include "framework/engine/op.h"
 
 namespace mpigrad::detail {
 
-// 16-bit tensors as float32: whether there are any; copies of operands; room for results, which are rounded to `out`.
+// any_half(): whether there are 16-bit tensors. widened(): float32 copies of the operands. wide_outputs(): float32 tensors for
+// results. narrow(): rounds these to `out`.
 bool any_half(Inputs in, Outputs out);
 Tensors widened(Inputs in);
 Tensors wide_outputs(Outputs out);

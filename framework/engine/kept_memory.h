@@ -1,20 +1,20 @@
 #pragma once
-// Finds out whether the elements that a tape keeps were overwritten between forward and backward. A vjp would compute with the
-// new ones and return a wrong gradient.
+// Detects that elements kept by a tape were overwritten between forward and backward. A vjp would compute with the new elements
+// and return a wrong gradient.
 //
 // Steps of optimizers are always found: Storage counts them. Memory that a program wraps (wrap()) and overwrites is found by a
-// hash of what the tape keeps of it, in builds without optimisation and with MPIGRAD_CHECKS=memory.
+// hash of the kept elements, in builds without optimisation and with MPIGRAD_CHECKS=memory.
 
 #include "framework/engine/tape.h"
 
 namespace mpigrad::detail {
 
-// Hashes what tapes keep of wrapped memory from now on, on all threads.
+// From now on tapes of all threads hash the wrapped memory that they keep (or, if false, do not).
 void check_wrapped_memory(bool check);
 
-// Notes in an entry that is recorded what it keeps.
+// Notes the kept elements (write counts and hashes) in an entry that is being recorded.
 void note_kept_memory(Tape::Entry& entry);
-// Error: what `entry` keeps has changed since.
+// Error: elements that `entry` keeps have changed since.
 void require_kept_memory(const Tape::Entry& entry);
 
 }  // namespace mpigrad::detail

@@ -1,30 +1,30 @@
 #ifndef MPIGRAD_FRAMEWORK_ENGINE_OP_H
 #define MPIGRAD_FRAMEWORK_ENGINE_OP_H
-// What an op is. An op is one struct: its attributes, and
+// Ops. An op is one struct: its attributes, and
 //
 //   static constexpr OpTraits traits() { return {.name = "cube", .keeps_inputs = 1}; }
-//   Types infer(Inputs in) const                  types of the outputs; refuses what does not fit, naming rule and operands
+//   Types infer(Inputs in) const                  types of the outputs; Error, naming rule and operands, if the inputs do not fit
 //   void run(Cpu, Inputs in, Outputs out) const   the kernel, one per device
 //   void run(Cuda, Inputs in, Outputs out) const
-//   Tensors vjp(const Replay& at, Inputs cotangents) const   cotangents of the inputs, written in ops and nothing else
+//   Tensors vjp(const Replay& at, Inputs cotangents) const   cotangents of the inputs, written in ops only
 //
 // and, where the default does not fit,
 //
 //   Cost cost(Inputs in, Outputs out) const       floating-point operations and bytes; default: one pass over all operands
-//   LayoutPtr layout(Inputs in) const             what the op means on a distributed tensor; default: refused by name
+//   LayoutPtr layout(Inputs in) const             layout of the output for distributed inputs; default: an Error
 //   Tensor view(Inputs in) const                  instead of run: the output shares the input's storage
-//   Tensor reuse(Inputs in) const                 beside run: memory for the output, or none; see sole_owner
+//   Tensor reuse(Inputs in) const                 in addition to run: memory for the output, or none; see sole_owner
 //   unsigned kept_inputs() const, kept_outputs() const    keeps_inputs, keeps_outputs, where they depend on the attributes
 //   int equal_on() const                          on how many ranks the output is equal without a replicated layout
-//   double divisor() const                        of a multiple, for warnings: detail::EqualValues::note
-//   auto start_reduction(const Tensor& cotangent) const   the vjp of a parameter's replication, started without waiting, and
-//   std::uint64_t reduces_over() const            the number of its group of ranks
+//   double divisor() const                        for ops that divide or multiply by a number: detail::EqualValues::note
+//   auto start_reduction(const Tensor& cotangent) const   starts the vjp of a parameter's replication without waiting, and
+//   std::uint64_t reduces_over() const            the number of the group of ranks that it sums over
 //
 // traits() is a function, so that a struct inside a function can be an op. A misspelt trait does not compile.
 
-// Kernels: the library's ops declare both. The second is defined in *_cuda.cpp, and a missing one is a link error; what stands
-// behind `#else` there is of builds without CUDA, where no tensor can be on a GPU, so that it is never reached. An op that does
-// not declare the second (a user's own) is refused by name on a GPU.
+// Kernels: the library's ops declare both. run(Cuda, ...) is defined in *_cuda.cpp, and a missing one is a link error; the code
+// after `#else` there is for builds without CUDA, where no tensor can be on a GPU, so it is never reached. An op of a user that
+// does not declare run(Cuda, ...) gives an Error on a GPU.
 
 #include <concepts>
 #include <span>
@@ -48,14 +48,14 @@ struct Cost {
   double bytes = 0;
 };
 
-// What is the same for all ops of one type.
+// Properties that all ops of one type share.
 struct OpTraits {
   std::string_view name;  // as it appears in errors and on the tape
   // Bit i: the vjp reads the elements of input (output) i.
   unsigned keeps_inputs = 0, keeps_outputs = 0;
   bool communicates = false;   // takes part in every replay; `run(Inputs, Outputs)` serves all devices
   bool differentiable = true;  // false: outputs are constants (comparisons, indices), and there is no vjp
-  // `run` on the CPU takes bfloat16 and float16 as well; to the others their elements come as float32, and what they compute is
+  // True: `run` on the CPU accepts bfloat16 and float16. False: it gets 16-bit elements converted to float32, and its results are
   // rounded once.
   bool takes_half = false;
 };
@@ -70,7 +70,7 @@ template <class Op>
 concept HasTraits = requires {
   { Op::traits() } -> std::same_as<OpTraits>;
 };
-// What belongs in traits() and would say nothing beside it.
+// True if a member that belongs in traits() is declared outside of it, where it would have no effect.
 template <class Op>
 concept HasStrayTraits = requires {
   Op::keeps_inputs;
@@ -86,7 +86,7 @@ bool counting_costs();
 void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out);
 double seconds_now();
 
-// Whether the communication call that runs on this thread is recorded: checks between ranks compare it, because a rank that does
+// Whether the communication call running on this thread is recorded: checks between ranks compare it, because a rank that does
 // not record what others do will be missing in the replay.
 bool recorded_call();
 class RecordedCall {
@@ -102,23 +102,23 @@ class RecordedCall {
 
 }  // namespace detail
 
-// Whether a cotangent that a vjp was given may be overwritten: replay() gives its own reference up, so one reference means that
-// nobody reads it afterwards. Only before the first copy of the handle.
+// Whether a cotangent that a vjp was given may be overwritten: replay() releases its own reference, so a single reference means
+// that there is no later reader. Call it before copying the handle.
 inline bool sole_owner(const Tensor& cotangent) {
   return cotangent.storage() && cotangent.storage().use_count() == 1 && !cotangent.storage()->foreign();
 }
 
 namespace detail {
 
-// What apply() needs of an op, without its type: the same code then runs every op, and a file that defines one compiles little
-// beside the op itself. Null where the op does not say.
+// The functions of an op that apply() needs, without the type of the op: the same code then runs every op, and a file that
+// defines an op compiles little else. Null where the op does not define the function.
 struct OpFunctions {
   OpTraits traits;
   Types (*infer)(const void* op, Inputs in) = nullptr;
   LayoutPtr (*layout)(const void* op, Inputs in) = nullptr;
   Tensor (*view)(const void* op, Inputs in) = nullptr;
   Tensor (*reuse)(const void* op, Inputs in) = nullptr;
-  void (*run)(const void* op, Inputs in, Outputs out) = nullptr;  // of an op that communicates
+  void (*run)(const void* op, Inputs in, Outputs out) = nullptr;  // for ops that communicate
   void (*run_on_cpu)(const void* op, Inputs in, Outputs out) = nullptr;
   void (*run_on_cuda)(const void* op, Inputs in, Outputs out) = nullptr;
   Cost (*cost)(const void* op, Inputs in, Outputs out) = nullptr;
@@ -179,7 +179,7 @@ template <class Op>
 inline constexpr OpFunctions functions = functions_of<Op>();
 
 Tensors apply_all(const void* op, const OpFunctions& functions, Tensors in);
-// The kernel alone, into outputs that are there.
+// Runs only the kernel, into existing outputs.
 void run_again(const void* op, const OpFunctions& functions, Inputs in, Outputs out);
 
 }  // namespace detail
@@ -195,8 +195,8 @@ Tensor apply(const Op& op, Tensors in) {
   return std::move(apply_all(op, std::move(in)).front());
 }
 
-// While a tape records: y, which `op` made of `in`, can be computed again and may be dropped meanwhile (ops/recompute.h). For ops
-// that cost little beside others, and whose inputs the tape keeps anyway.
+// If a tape records: notes that `op` computed y from `in`, so that the memory of y may be dropped and computed again
+// (ops/recompute.h). For ops that are cheap compared with others, and whose inputs the tape keeps anyway.
 template <class Op>
 void remember(const Op& op, const Tensors& in, const Tensor& y) {
   if (!y.storage() || !Tape::recording()) return;

@@ -1,5 +1,5 @@
 #pragma once
-// Who wants to know which ops run on this thread, with their attributes: what exports networks.
+// Callback invoked after every op on this thread, with the attributes of the op; used by the ONNX exporter and the step tracer.
 
 #include "framework/engine/op.h"
 
@@ -7,11 +7,11 @@ namespace mpigrad::detail {
 
 class OpObserver {
  public:
-  OpObserver();  // from now on, on this thread; one at a time
+  OpObserver();  // observes this thread from now on; one observer at a time
   virtual ~OpObserver();
   OpObserver(const OpObserver&) = delete;
   OpObserver& operator=(const OpObserver&) = delete;
-  // `op` is the struct whose functions these are: that of type Op if `&f == &detail::functions<Op>`.
+  // `op` points to the struct that `f` belongs to; its type is Op if `&f == &detail::functions<Op>`.
   virtual void ran(const OpFunctions& f, const void* op, Inputs in, Outputs out) = 0;
 
   static OpObserver*& of_this_thread();

@@ -17,13 +17,13 @@ namespace mpigrad {
 struct Parameter {
   std::string name;
   Tensor value;
-  bool decay = true;  // false for biases and norms: weight decay and trust ratios leave them alone
-  // Stays as it is: no gradient is computed for it (zeros stand in its place) and optimizers pass it over. The same on all ranks.
+  bool decay = true;  // false for biases and norms: weight decay and trust ratios do not apply to them
+  // Not trained: no gradient is computed for it (zeros stand in its place) and optimizers skip it. The same on all ranks.
   bool frozen = false;
 };
 
-// One gradient for each parameter, in the same order, with the layout of its parameter; of a parameter in blocks (a split layout)
-// that of the block. A handle: copies share the tensors.
+// One gradient for each parameter, in the same order, with the layout of its parameter; for a parameter in blocks (a split
+// layout) the gradient of the block. A handle: copies share the tensors.
 class Gradients {
  public:
   Gradients() = default;
@@ -42,7 +42,7 @@ class Parameters {
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
 
-  // Adds a parameter. pack() copies its value into the arena: read `.value` of the result after that, not before.
+  // Adds a parameter. pack() copies its value into the arena: read `.value` of the result only after pack().
   Parameter& add(std::string name, const Tensor& value, bool decay);
   // Lays all values out contiguously, one arena per element type, keeping order and identities.
   void pack();
@@ -53,27 +53,28 @@ class Parameters {
   const Parameter& operator[](std::size_t i) const { return *list_[i]; }
   const Parameter& find(const std::string& name) const;
   std::vector<Tensor> tensors() const;
-  std::int64_t elements() const;  // those of other ranks' blocks included
-  // Freezes those whose names match a pattern ("encoder.*", as fnmatch(3) has them), or gives them free again; before a graph of
-  // a step is captured. How many there are; an Error if there are none. Running statistics of norms are no parameters and go on.
+  std::int64_t elements() const;  // of the global tensors, including blocks of other ranks
+  // Freezes the parameters whose names match a pattern of fnmatch(3) ("encoder.*"), or unfreezes them; call it before a graph of
+  // a step is captured. Returns how many match; Error: none. Running statistics of norms are not parameters and are still
+  // updated.
   std::size_t freeze(const std::string& pattern, bool frozen = true);
 
-  // How many steps optimizers have made of them: what random layers of a network draw their numbers for. An optimizer counts its
-  // steps here; loops in which a step has several batches, which are to differ, set it for each of them.
+  // Number of steps that optimizers have made with these parameters; random layers draw their numbers for this step. An optimizer
+  // counts its steps here; a loop with several batches per step sets it for each batch, so that their random numbers differ.
   std::int64_t step() const { return step_; }
   void set_step(std::int64_t step) { step_ = step; }
 
-  // Whether micro-batches wait for the last one (GradientOptions::accumulate), and forgetting them.
+  // Whether gradients of earlier micro-batches are kept (GradientOptions::accumulate). drop_accumulated() discards them.
   bool accumulating() const;
   void drop_accumulated();
-  // An Error of `who`, whose sum they would enter.
+  // Error of `who`: gradients of micro-batches are kept, which would enter its result.
   void require_nothing_accumulated(std::string_view who) const;
 
-  // Used by Tape::gradient: zeros in the place of a frozen parameter's gradient.
+  // Used by Tape::gradient: zeros as the gradient of a frozen parameter.
   const Tensor& zeros_for(std::size_t i);
-  // Adds a micro-batch's cotangent that is still to be reduced over ranks.
+  // Adds the cotangent of a micro-batch that has not yet been reduced over ranks.
   void defer(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce);
-  // What was deferred for this parameter, or none; it is the caller's to reduce.
+  // Removes and returns what was deferred for this parameter, or no tensor; the caller reduces it.
   Tensor take_deferred(std::uint64_t id, const StartReduction& reduce);
   // Keeps the gradients for a later call, or adds what earlier calls kept, after reducing what they deferred.
   Gradients collect(std::vector<Tensor> gradients, bool accumulate);
@@ -92,12 +93,12 @@ class Parameters {
 };
 
 namespace detail {
-// Errors of this thread call this tensor by the full name that a layer knows it by; the last few are remembered.
+// Errors of this thread show this tensor by its full name in the layers; only the last few names are remembered.
 void name_parameter(const Tensor& parameter, const std::string& name);
-// "operand 1 is conv1.weight", for each of the operands that is such a tensor; empty if none is.
+// "operand 1 is conv1.weight", for each operand that is such a tensor; empty if none is.
 std::string names_of(std::span<const Tensor> operands);
-// For an error about operands of which some are distributed: what to do if one of them is a parameter of a layer of one's own,
-// else `otherwise`.
+// For an error about distributed and local operands: the advice for a parameter of a user's own layer if an operand is one, else
+// `otherwise`.
 std::string parameter_hint(std::span<const Tensor> operands, std::string_view otherwise);
 }  // namespace detail
 

@@ -1,12 +1,12 @@
 #pragma once
 // Dynamic loss scaling for float16, whose smallest number is 6e-8: cotangents of activations are often smaller and would vanish.
-// A factor in front of the loss moves all of them up; the step takes it back.
+// A factor on the loss scales all of them up; the step divides by it.
 //
 //   LossScale loss_scale({.ranks = world.size(), .agree = all_agree(world)});
 //   const auto gradients = tape.gradient(share * loss_scale.value());
 //   if (const auto step = loss_scale.unscaled(gradients)) adam.step(gradients, {.scale = step->scale});
 //
-// bfloat16 reaches as far as float32 and needs none.
+// bfloat16 has the range of float32 and needs no loss scaling.
 
 #include <cstdint>
 #include <functional>
@@ -16,17 +16,17 @@
 
 namespace mpigrad {
 
-// Whether all ranks say yes; collective. all_agree() of comm/distributed/optimizer_reductions.h makes one.
+// Returns whether `mine` is true on all ranks; collective. all_agree() of comm/distributed/optimizer_reductions.h returns one.
 using Agreement = std::function<bool(bool mine)>;
 
 struct LossScaleAttributes {
-  // The first scale is start x ranks. Each rank hands in a share of the loss, the mean over P ranks' samples, so the cotangents
-  // of its activations are 1/P of what they are on one rank. Too large a start costs one skipped step for each power of 2, too
-  // small a one grow_after steps.
+  // The first scale is start x ranks. Each rank contributes a share of the loss, which is the mean over the samples of P ranks,
+  // so the cotangents of its activations are 1/P of those on one rank. Too large a start costs one skipped step for each power of
+  // 2; too small a start costs grow_after steps for each.
   double start = 65536;
   int ranks = 1;
   std::int64_t grow_after = 2000;  // steps in a row after which the scale doubles
-  Agreement agree{};               // none: this rank decides alone
+  Agreement agree{};               // none: this rank decides on its own
 };
 
 struct LossScaleState {
@@ -43,11 +43,11 @@ class LossScale {
   double value() const { return state_.value; }
   std::int64_t skipped() const { return state_.skipped; }
 
-  // For the gradients of a loss that was multiplied by value(): the norm that they have without it, and the factor for
-  // StepOptions, which takes the scale back and clips that norm to max_norm (0: no limit; see clip_global_norm). None if a
-  // gradient of any rank is not finite: no rank makes the step, and the scale is half of what it was. Once a step, on every rank.
-  // One sum of squares tells both; on a GPU its result is the only thing that the host waits for. Errors: gradients that are not
-  // finite however small the scale.
+  // For the gradients of a loss that was multiplied by value(): returns their norm without this factor, and the factor for
+  // StepOptions, which removes the scale and clips the norm to max_norm (0: no limit; see clip_global_norm). Returns nothing if a
+  // gradient of any rank is not finite: then no rank makes the step, and the scale is halved. Call it once per step, on every
+  // rank. One sum of squares gives both; on a GPU the host waits only for this sum. Error: gradients are not finite even at the
+  // smallest scale.
   std::optional<Clipping> unscaled(const Gradients& gradients, double max_norm = 0);
 
   // For checkpoints.

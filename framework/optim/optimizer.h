@@ -1,8 +1,7 @@
 #ifndef MPIGRAD_FRAMEWORK_OPTIM_OPTIMIZER_H
 #define MPIGRAD_FRAMEWORK_OPTIM_OPTIMIZER_H
-// Optimizers: one fused pass per step over the arenas of parameters and state, parallel across the borders of parameters.
-// Update formulas (rules/) follow PyTorch's conventions. A step changes the parameters in place, so it comes after the tape is
-// done.
+// Optimizers: one fused pass per step over the arenas of parameters and state, parallel across parameter boundaries. Update
+// formulas (rules/) follow PyTorch's conventions. A step changes the parameters in place, so it comes after the tape is done.
 //
 //   Adam adam(parameters, {.learning_rate = 1e-3});
 //   const auto gradients = tape.gradient(loss);
@@ -23,9 +22,9 @@
 namespace mpigrad {
 
 struct StepOptions {
-  double scale = 1;  // of the gradients: clipping, loss scaling
-  // Scaled gradients whose global norm is larger are scaled down to it, as clip_global_norm() says; 0: no limit. On a GPU the
-  // host does not wait for the norm.
+  double scale = 1;  // factor of the gradients: clipping, loss scaling
+  // Gradients whose global norm (after `scale`) is larger are scaled down to it, like clip_global_norm(); 0: no limit. On a GPU
+  // the host does not wait for the norm.
   double max_norm = 0;
 };
 
@@ -35,15 +34,15 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One gradient for each parameter, of its type.
+  // Makes a step. `gradients`: one for each parameter, of its type.
   void step(const Gradients& gradients, const StepOptions& options = {});
 
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double rate);
   std::int64_t steps() const { return steps_; }
 
-  // For steps that a GPU repeats without this object (framework/cuda/graph.h): counts one, or sets the count back; the numbers of
-  // the step that was counted last, and none of the module's.
+  // For steps that a GPU repeats without this object (framework/cuda/graph.h): count_steps() sets the number of steps, scalars()
+  // returns the numbers of the step counted last, without those of the module.
   void count_steps(std::int64_t steps) {
     parameters_.set_step(parameters_.step() + steps - steps_);
     steps_ = steps;
@@ -52,18 +51,19 @@ class Optimizer {
 
   // For checkpoints: "momentum/PARAMETER" and so on. The tensors share the optimizer's memory and change with the next step.
   std::vector<NamedTensor> state() const;
-  // Copies what state() of an equal optimizer returned, in any order.
+  // Copies the result of state() of an equal optimizer, in any order.
   void load_state(const std::vector<NamedTensor>& state, std::int64_t steps);
 
  protected:
   static constexpr std::size_t max_slots = 2;
-  // `slots` names the state arrays; each has one element for each of the parameters'.
+  // `slots` names the state arrays; each has one element for each element of the parameters.
   Optimizer(Parameters& parameters, double learning_rate, double weight_decay, const std::vector<ParameterGroup>& groups,
             std::vector<std::string> slots);
-  // Before the updates of a step on the CPU, with each parameter as one segment: for numbers that need all of its elements.
+  // Called before the updates of a step on the CPU, with each parameter as one segment: for numbers that need all elements of a
+  // parameter.
   virtual void prepare(std::span<UpdateSegment>, const GradientScale&) {}
   const Parameters& parameters() const { return parameters_; }
-  // steps() already counts the step that runs. Called by several threads at once.
+  // steps() already includes the current step. Called by several threads at once.
   virtual void update(DType dtype, const UpdateSegment& part, const GradientScale& scale) const = 0;
   // Whole parameters of one element type on a GPU, and their places in the list.
   struct GpuGroup {
@@ -71,20 +71,20 @@ class Optimizer {
     std::vector<UpdateSegment> segments{};
     std::vector<std::size_t> places{};
   };
-  // 1 - beta^t of both moments, t = steps(); 1 without.
+  // 1 - beta^t of both moments, t = steps(); 1 without moments.
   virtual std::array<double, 2> corrections() const { return {1, 1}; }
-  // update() on a GPU, of all parameters.
+  // update() on a GPU, for all parameters.
   virtual void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const = 0;
 
   // For trust ratios: the squares of whole parameters, two numbers for each. `measure` is called by several threads at once.
   using Measure = std::function<SquaredNorms(DType dtype, const UpdateSegment& part)>;
   std::vector<double> sum_squares(std::span<const UpdateSegment> segments, const Measure& measure,
                                   const NormReduction& reduce) const;
-  // Those that are on the GPU, a tensor for each group. The host waits for nothing unless norms are reduced over ranks.
+  // Reduces the squares on the GPU, a tensor for each group. The host waits only if norms are reduced over ranks.
   void reduce_squares(std::span<const GpuGroup> groups, std::span<const Tensor> squares, const NormReduction& reduce) const;
 
  private:
-  // Parameter `i`, at `rate` times the factor of its group.
+  // The segment of parameter `i`, with `rate` times the factor of its group.
   UpdateSegment segment_of(std::size_t i, const Gradients& gradients, double rate) const;
   void step_on_gpu(const Gradients& gradients, const StepOptions& options);
   // The factor that clips scaled gradients.
@@ -102,7 +102,7 @@ class Optimizer {
   std::vector<Segment> segments_;
 };
 
-// The optimizer of a rule. SGD, Adam and the others are such classes (rules/*.h, where their attributes are, too).
+// The optimizer of a rule. SGD, Adam and the others are such classes (rules/*.h, which also define their attributes).
 template <class Rule>
 class RuleOptimizer : public Optimizer {
  public:
@@ -122,18 +122,18 @@ class RuleOptimizer : public Optimizer {
 MPIGRAD_OPTIMIZER_RULES(MPIGRAD_DECLARE_OPTIMIZER)
 #undef MPIGRAD_DECLARE_OPTIMIZER
 
-// What command lines set.
+// Options of command lines.
 struct OptimizerOptions {
-  double learning_rate = 1e-3, momentum = 0, weight_decay = 0;  // momentum: of optimizers_with_momentum()
+  double learning_rate = 1e-3, momentum = 0, weight_decay = 0;  // momentum: only for optimizers_with_momentum()
 };
 std::vector<std::string> optimizer_names();
 std::vector<std::string> optimizers_with_momentum();
-// The optimizer of that name, with its other attributes' defaults. Errors: there is none.
+// The optimizer of that name, with defaults for all other attributes. Error: unknown name.
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, Parameters& parameters, const OptimizerOptions& options);
 
-// Sum of squares of all elements, in double; the same for any number of threads. Of gradients in blocks, by their layouts, the
-// blocks of all ranks count, and each once: collective where there are any. What ranks cut among them without a layout the caller
-// adds up.
+// Sum of squares of all elements, in double; the same for any number of threads. For gradients in blocks (by their layouts) it
+// includes the blocks of all ranks, each once, and is collective if there are any. For tensors cut over ranks without a layout
+// the caller sums over the ranks.
 double squared_norm(const Gradients& gradients);
 
 struct Clipping {
@@ -141,8 +141,8 @@ struct Clipping {
 };
 // min(1, max_norm / (norm + 1e-6))
 double clip_scale(double norm, double max_norm);
-// The norm and its clip_scale, to be given to step(); for the norm of a GPU's gradients the host waits, unlike for max_norm
-// there.
+// The norm and its clip_scale, to be passed to step(). On a GPU the host waits for the norm, which it does not with
+// StepOptions::max_norm.
 Clipping clip_global_norm(const Gradients& gradients, double max_norm);
 
 struct AveragedWeightsAttributes {
@@ -154,7 +154,8 @@ class AveragedWeights {
  public:
   explicit AveragedWeights(Parameters& parameters, const AveragedWeightsAttributes& attributes = {});
   void update();
-  // Exchanges the averages and the parameters' values; a second call undoes the first. No update in between.
+  // Exchanges the averages and the values of the parameters; a second call undoes the first. update() must not be called in
+  // between.
   void swap();
   bool swapped() const { return swapped_; }
   std::int64_t updates() const { return updates_; }

@@ -1,5 +1,5 @@
 #pragma once
-// What optimizers and averages of weights keep beside the parameters, and passes over it. Used inside framework only.
+// State of optimizers and averages of weights, and passes over it. Used inside framework only.
 
 #include <omp.h>
 
@@ -15,23 +15,24 @@
 
 namespace mpigrad::detail {
 
-// Tensors of which ranks hold blocks, grouped by the grid axes that split them, in the order of the list, which is the same on
-// all ranks. First those that are whole.
+// Tensors grouped by the grid axes that split them into blocks, in the order of the list, which is the same on all ranks. The
+// first group has the tensors that are not split.
 struct BlockGroup {
-  std::shared_ptr<const GridShape> grid{};  // none: whole
+  std::shared_ptr<const GridShape> grid{};  // none: not split
   std::vector<int> axes{};
   std::vector<std::size_t> places{};  // in the list
 };
 bool in_blocks(const Tensor& x);
 std::vector<BlockGroup> block_groups(std::span<const Tensor> tensors);
-// Makes of what each rank found of its blocks what is so of the whole tensors: sums, of as many numbers for each tensor as there
-// are. Collective among the ranks that hold blocks of a tensor.
+// Sums numbers of blocks over ranks, so that they hold for the whole tensors; numbers.size() / tensors.size() numbers for each
+// tensor. Collective among the ranks that hold blocks of a tensor.
 void sum_blocks(std::span<const Tensor> tensors, std::span<double> numbers);
 
-// One zeroed arena per element type, cut like the parameters; with their layouts where they are blocks.
+// One zeroed arena per element type, divided like the parameters; blocks have the layouts of their parameters.
 std::vector<Tensor> state_arena(const Parameters& parameters);
 void require_packed(const char* what, const Parameters& parameters);
-// Copies each tensor of `from` to that of its name in `to`. Errors: other names, types or devices; nothing has been copied then.
+// Copies each tensor of `from` to the tensor of the same name in `to`. Errors: other names, types or devices; then nothing is
+// copied.
 void copy_named(const char* what, const std::vector<NamedTensor>& to, const std::vector<NamedTensor>& from);
 
 template <class T>
@@ -48,7 +49,7 @@ UpdateSegment part_of(UpdateSegment segment, DType dtype, std::int64_t begin, st
 
 // Threads take equal shares of the elements of all arrays, whose first elements are at `first` in ascending order, and call
 // f(array, begin, count) for their parts of arrays. Parts begin at multiples of a line: no two threads write to one cache line,
-// and what the vector loop leaves over, which may be rounded otherwise, is the same for any number of threads.
+// and the remainder of the vector loop, which may round differently, is the same for any number of threads.
 template <class First, class F>
 void for_shares(std::size_t arrays, std::int64_t elements, const First& first, const F& f) {
   constexpr std::int64_t line = 16;  // elements

@@ -10,7 +10,7 @@
 
 namespace mpigrad {
 
-// Any of the types below, or a function of the user's.
+// Any of the types below, or a function of the user.
 using Schedule = std::function<double(std::int64_t step)>;
 
 namespace schedule {
@@ -20,7 +20,7 @@ struct Constant {
   double operator()(std::int64_t step) const;
 };
 
-// rate until `steps` have passed along half a cosine, `final_rate` from then on:
+// Half a cosine from rate to `final_rate` over `steps`, `final_rate` from then on:
 // final + (rate - final) (1 + cos(pi step / steps)) / 2
 struct Cosine {
   double rate = 1e-3;
@@ -29,7 +29,7 @@ struct Cosine {
   double operator()(std::int64_t step) const;
 };
 
-// rate, multiplied by `factor` at each milestone (a step; ascending) that has been reached.
+// rate, multiplied by `factor` at each milestone (a step; ascending).
 struct Step {
   double rate = 1e-3;
   std::vector<std::int64_t> milestones{};
@@ -46,7 +46,7 @@ struct Polynomial {
   double operator()(std::int64_t step) const;
 };
 
-// Linear from `from` at step 0 to then(0) at step `steps`, which starts there.
+// Linear from `from` at step 0 to then(0) at step `steps`; from there on then(step - steps).
 struct WarmUp {
   std::int64_t steps = 0;
   Schedule then{Constant{}};

@@ -1,6 +1,5 @@
 #pragma once
-// Who looks at parameters after a step of an optimizer, though this folder knows nothing of ranks:
-// comm/distributed/same_parameters.h.
+// A callback after the steps of optimizers, used by comm/distributed/same_parameters.h to compare parameters between ranks.
 
 #include <cstdint>
 
@@ -10,7 +9,7 @@ namespace mpigrad {
 
 // Called after every step that has changed parameters, on the optimizer's thread; `steps` counts that step.
 using StepHook = void (*)(const Parameters& parameters, std::int64_t steps);
-// One for the process, from now on, for all threads.
+// Sets the hook of the process, for all threads, from now on.
 void set_step_hook(StepHook hook);
 
 }  // namespace mpigrad

@@ -1,14 +1,14 @@
 #ifndef MPIGRAD_FRAMEWORK_OPTIM_UPDATE_H
 #define MPIGRAD_FRAMEWORK_OPTIM_UPDATE_H
-// The update of one element, one definition for CPU and CUDA: what rules of optimizers (framework/optim/rules/) are made of and
-// the loop over elements.
+// The update of one element, defined once for CPU and CUDA: the parts of optimizer rules (framework/optim/rules/) and the loop
+// over elements.
 
 #include <cmath>
 #include <cstdint>
 
 #include "framework/base/host_device.h"
 
-// Loops around them vectorise only if they vanish into the loops.
+// For functions inside loops, which vectorise only if these functions are inlined.
 #define MPIGRAD_UPDATE_INLINE MPIGRAD_HOST_DEVICE __attribute__((always_inline)) inline
 
 namespace mpigrad {
@@ -20,13 +20,13 @@ struct UpdateSegment {
   const void* gradient = nullptr;
   void* state[2] = {};
   double rate = 0, decay = 0;  // learning rate and weight decay
-  bool ratio = false;          // whether its step is scaled by a trust ratio, by optimizers that have one
+  bool ratio = false;          // whether optimizers with a trust ratio scale its step
 };
 
-// Of the gradients in one step.
+// The factor of the gradients in one step.
 struct GradientScale {
   double factor = 1;
-  const double* on_gpu = nullptr;  // where a GPU finds it instead, so that the host need not know it
+  const double* on_gpu = nullptr;  // address of the factor on the GPU instead, so that the host need not know it
 };
 
 // A step's numbers for one parameter, in double.
@@ -42,7 +42,7 @@ struct RuleOfStep {
   Rule rule{};
   GradientScale scale{};
   double correction1 = 1, correction2 = 1;  // see StepNumbers
-  const double* squares = nullptr;          // of weights and step of each segment, on the GPU; none: no trust ratios
+  const double* squares = nullptr;          // squared norms of each segment (weights, step), on the GPU; null: no trust ratios
   template <class T>
   MPIGRAD_HOST_DEVICE typename Rule::template Numbers<T> numbers(double rate, double decay) const {
     return rule.template numbers<T>(StepNumbers{rate, decay, scale.factor, correction1, correction2});
@@ -55,7 +55,7 @@ concept HasTrustRatio = requires(const Rule& rule, double x) {
   rule.ratio(x, x, x);
 };
 
-// 1 where one of the norms is 0, and where the segment has none.
+// The ratio; 1 if one of the norms is 0 or the segment has no trust ratio.
 template <class Rule>
 MPIGRAD_HOST_DEVICE double trust_ratio(const Rule& rule, bool has_ratio, double squared_weights, double squared_step,
                                        double weight_decay) {
@@ -63,12 +63,12 @@ MPIGRAD_HOST_DEVICE double trust_ratio(const Rule& rule, bool has_ratio, double 
   return rule.ratio(std::sqrt(squared_weights), std::sqrt(squared_step), weight_decay);
 }
 
-// Sums of squares of one or more elements' weights, and of what they are compared with.
+// Sums of squares of weights, and of the step that they are compared with.
 struct SquaredNorms {
   double weights = 0, step = 0;
 };
 
-// Updates the elements begin, begin + stride, ... below `end` with the state that is not null.
+// Updates the elements begin, begin + stride, ... below `end` with the state arrays that are not null.
 template <class T, class Numbers>
 MPIGRAD_UPDATE_INLINE void update_elements(T* __restrict p, const T* __restrict g, T* __restrict first, T* __restrict second,
                                            std::int64_t begin, std::int64_t end, std::int64_t stride, const Numbers& a) {
@@ -88,14 +88,14 @@ MPIGRAD_UPDATE_INLINE void update_elements(T* __restrict p, const T* __restrict 
     for (std::int64_t i = begin; i < end; i += stride) a.update(p[i], g[i]);
 }
 
-// What the norm of the step is made of, after prepare() of the element.
+// The element of the step that enters its norm, after prepare() of the element.
 template <class T, class Numbers>
 MPIGRAD_UPDATE_INLINE T measured_step(const T* p, const T* g, const T* first, const T* second, std::int64_t i, const Numbers& a) {
   if constexpr (requires(T x) { a.measured(x, x, x, x); }) return a.measured(p[i], g[i], first[i], second[i]);
   else return a.measured(g[i]);
 }
 
-// The moving average of weights, p <- p + rest (g - p); 1 copies. No optimizer, but the same pass.
+// The moving average of weights, p <- p + rest (g - p); rest = 1 copies. Not an optimizer, but uses the same pass.
 struct AverageRule {
   double rest = 1;
   template <class T>

@@ -6,13 +6,13 @@
 
 namespace mpigrad::detail {
 
-// Both work on the calling thread, for the rules of framework/optim/rules/rules.h; `dtype` is float32 or float64.
+// Both functions run on the calling thread, for the rules of framework/optim/rules/rules.h; `dtype` is float32 or float64.
 
-// For AverageRule, too.
+// Updates a segment; also for AverageRule.
 template <class Rule>
 void update(DType dtype, const UpdateSegment& segment, const RuleOfStep<Rule>& rule);
 
-// Sums of squares, of some thousand elements at most; rules with trust ratios alone, whose prepare() runs before.
+// Sums of squares of at most a few thousand elements; only for rules with trust ratios. Runs the rule's prepare() first.
 template <class Rule>
 SquaredNorms measure(DType dtype, const UpdateSegment& segment, const RuleOfStep<Rule>& rule);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Boxes inside row-major tensors: the loops, on CPUs and GPUs, that pack them one behind the other, unpack and add them.
+// Boxes inside row-major tensors: loops on CPUs and GPUs that pack them one after the other, unpack and add them.
 
 #include <array>
 #include <cstddef>
@@ -19,9 +19,9 @@ struct BoxRegion {
   bool contiguous = false;
 };
 
-// Copies a part of an array to where it is packed.
+// Copies the box to the packed buffer.
 void pack_box(const BoxRegion& region, const Tensor& from, std::byte* packed);
-// Copies, or adds, a packed part into an array.
+// Copies a packed box into an array, or adds it.
 void unpack_box(const BoxRegion& region, Tensor& to, const std::byte* packed, bool add);
 
 }  // namespace mpigrad::detail

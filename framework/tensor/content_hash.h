@@ -1,9 +1,10 @@
 #pragma once
-// A hash of numbers and their places: the sum, over the elements, of a mix of each one's bits and place. Parts of a tensor that
-// are hashed in any order, or by different ranks, add up to the hash of all of it. For damage and drift, not against intent.
+// A hash of numbers and their positions: the sum over the elements of a mix of bits and position. The hashes of the parts of a
+// tensor, computed in any order or by different ranks, add up to the hash of the tensor. It detects damage and drift; it is not
+// cryptographic.
 //
-// One element that differs always changes the sum, several that differ by a chance of 1 - 2^-64; so do elements that have
-// exchanged their places. The same on every processor and in every order of bytes.
+// A difference in one element always changes the sum; differences in several elements, including exchanged elements, change it
+// with probability 1 - 2^-64. The hash is the same on every processor and for every byte order.
 
 #include <cstdint>
 #include <string_view>
@@ -12,9 +13,9 @@
 
 namespace mpigrad {
 
-// Of `count` elements at `values`, in host memory, which are the elements `first`, first + 1, ... of a whole.
+// The hash of `count` elements at `values`, in host memory, which are the elements `first`, first + 1, ... of a tensor.
 std::uint64_t content_hash(DType type, const void* values, std::int64_t count, std::int64_t first = 0);
-// Of a text and its length.
+// The hash of a text and its length.
 std::uint64_t content_hash(std::string_view text);
 
 }  // namespace mpigrad

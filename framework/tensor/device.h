@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_FRAMEWORK_TENSOR_DEVICE_H
 #define MPIGRAD_FRAMEWORK_TENSOR_DEVICE_H
-// Where a tensor lives. An op has one `run` per device type; the dry device has shapes and no storage, so it needs none.
+// Devices of tensors. An op has one `run` per device type; the dry device has shapes but no storage, so it needs no `run`.
 
 #include <cstdint>
 #include <string_view>
@@ -9,7 +9,7 @@ namespace mpigrad {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda, dry };
 
-// Passed to `run`; the type picks the kernel. Threads are OpenMP's, set per rank at start-up.
+// Passed to `run`; the type selects the kernel. CPU kernels use OpenMP threads, whose number is set per rank at start-up.
 struct Cpu {};
 struct Cuda {
   int index = 0;
@@ -24,7 +24,7 @@ constexpr std::string_view name_of(DeviceKind kind) {
   return "?";
 }
 
-// The device on which this thread creates tensors (factories, parameters). cpu unless a UseDevice is alive.
+// The device on which this thread creates tensors (factories, parameters). cpu unless a UseDevice is in scope.
 DeviceKind current_device();
 
 class UseDevice {

@@ -12,7 +12,7 @@
 
 namespace mpigrad {
 
-// uint16 is what files hold: stored, moved, sent, converted, and looked up as labels, but nothing computes with it.
+// uint16 is for data of files: it is stored, moved, sent, converted, and looked up as labels, but no op computes with it.
 enum class DType : std::uint8_t { float32, float64, int64, int32, int16, uint8, boolean, bfloat16, float16, uint16 };
 
 constexpr std::int64_t size_of(DType type) {
@@ -47,16 +47,16 @@ constexpr std::string_view name_of(DType type) {
   return "?";
 }
 
-// bfloat16 and float16: stored and sent, computed with as float32.
+// bfloat16 and float16 are stored and sent; arithmetic uses float32.
 constexpr bool is_half(DType type) { return type == DType::bfloat16 || type == DType::float16; }
-// What numbers of a type are computed with; statistics of 16-bit tensors stay in it.
+// The type of arithmetic on numbers of a type; statistics of 16-bit tensors keep it.
 constexpr DType computed_in(DType type) { return is_half(type) ? DType::float32 : type; }
 
 // Only floating-point tensors carry derivatives.
 constexpr bool is_floating(DType type) { return type == DType::float32 || type == DType::float64 || is_half(type); }
 
-// The type in which numbers of two types meet: of integers the wider one, of float32 and float64 float64 (Python array API
-// standard 2024.12, type promotion). None for all other pairs of different types: cast() says which is meant.
+// The common type of two types: for integers the wider one, for float32 and float64 float64 (Python array API standard 2024.12,
+// type promotion). None for all other pairs of different types, for which the user calls cast().
 constexpr std::optional<DType> result_type(DType a, DType b) {
   if (a == b) return a;
   const auto is_integer = [](DType type) {
@@ -85,13 +85,13 @@ constexpr DType dtype_of() {
 // Calls f with a value of the C++ type: visit_floating(type, [&](auto zero) { using T = decltype(zero); ... }).
 //
 //   visit_floating        float32, float64                    kernels that compute; a 16-bit type is refused
-//   visit_any_floating    these, bfloat16 and float16         what only converts and rounds
+//   visit_any_floating    these, bfloat16 and float16         code that only converts and rounds
 //   visit_integral        booleans and integers but uint16    kernels that compute; uint16 is refused
-//   visit_any_integral    these and uint16                    what looks labels up, or only converts
+//   visit_any_integral    these and uint16                    code that looks labels up, or only converts
 //   visit_arithmetic      visit_floating, visit_integral      kernels that compute
 //   visit_any_arithmetic  visit_any_floating, visit_integral  a GPU's kernels, which widen and round
-//   visit_stored          visit_floating, visit_any_integral  what reads samples and labels as files hold them
-//   visit_any             all                                 what only moves and converts
+//   visit_stored          visit_floating, visit_any_integral  code that reads samples and labels in the types of files
+//   visit_any             all                                 code that only moves and converts
 template <class F>
 decltype(auto) visit_floating(DType type, F&& f) {
   switch (type) {

@@ -2,7 +2,7 @@
 
     (gdb) source PREFIX/share/mpigrad/gdb_printer.py
 
-Values are those of tensors in CPU memory. Nothing of the program is called, so that core files work, too.
+Shows values of tensors in CPU memory only. Calls no code of the program, so it also works with core files.
 """
 
 import struct

@@ -1,7 +1,7 @@
 #ifndef MPIGRAD_FRAMEWORK_TENSOR_HALF_H
 #define MPIGRAD_FRAMEWORK_TENSOR_HALF_H
-// bfloat16 and float16 (binary16 of IEEE 754) as two bytes of storage. They become float32 by themselves, and arithmetic happens
-// there; the way back is explicit and rounds once, to the nearest and at ties to even. Subnormals are exact, NaN stays NaN.
+// bfloat16 and float16 (binary16 of IEEE 754) as two bytes of storage. They convert to float32 implicitly, and arithmetic is in
+// float32; the conversion back is explicit and rounds once, to nearest, ties to even. Subnormals are exact, NaN stays NaN.
 
 #include <bit>
 #include <concepts>
@@ -10,8 +10,8 @@
 namespace mpigrad {
 namespace detail {
 
-// Rounded to odd: what is lost leaves a trace in the last bit, so that rounding the result again, to fewer digits, is as good as
-// rounding x once. (S. Boldo and G. Melquiond, "When double rounding is odd", 2005.)
+// Rounds to odd: an inexact result has an odd last bit, so that rounding it again, to fewer digits, gives the same as rounding x
+// once. (S. Boldo and G. Melquiond, "When double rounding is odd", 2005.)
 constexpr float rounded_to_odd(double x) {
   const auto nearest = static_cast<float>(x);
   const double back = nearest;
@@ -38,7 +38,7 @@ struct BFloat16Format {  // the upper half of a float32
 struct Float16Format {  // sign, 5 bits of exponent, 10 of fraction
   static constexpr float decode(std::uint16_t bits) {
     const std::uint32_t magnitude = bits & 0x7FFFU, sign = (bits & 0x8000U) << 16, shifted = magnitude << 13;
-    // The bias grows from 15 to 127. Subnormals: as the fraction of 2^-14, which is then taken away.
+    // The bias grows from 15 to 127. Subnormals: set as the fraction of 2^-14, which is then subtracted.
     constexpr std::uint32_t smallest_normal = 113U << 23;
     const float small = std::bit_cast<float>(smallest_normal | shifted) - std::bit_cast<float>(smallest_normal);
     const std::uint32_t normal = shifted + (112U << 23), special = shifted | (255U << 23);
@@ -52,7 +52,7 @@ struct Float16Format {  // sign, 5 bits of exponent, 10 of fraction
     const std::uint32_t small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - (126U << 23);
     const std::uint32_t normal = (magnitude - (112U << 23) + 0xFFF + (magnitude >> 13) % 2) >> 13;
     const std::uint32_t quiet = 0x7E00U | ((magnitude >> 13) & 0x3FFU), infinity = 0x7C00;
-    constexpr std::uint32_t overflow = 0x477FF000;  // 65520, half way between 65504 and what would be the next
+    constexpr std::uint32_t overflow = 0x477FF000;  // 65520, half way between 65504 and the next number of a wider range
     const std::uint32_t value = x != x ? quiet : magnitude >= overflow ? infinity : magnitude < (113U << 23) ? small : normal;
     return static_cast<std::uint16_t>(value | sign);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Rows of 16-bit numbers as float32 and back, by the vector units that are there. Used inside the library only.
+// Converts rows of 16-bit numbers to float32 and back, with the vector units of the processor. Used inside the library only.
 
 #include <cstdint>
 

@@ -1,11 +1,11 @@
 #ifndef MPIGRAD_FRAMEWORK_TENSOR_LAYOUT_H
 #define MPIGRAD_FRAMEWORK_TENSOR_LAYOUT_H
-// Which part of a global tensor a rank's local tensor is. Data only: what moves parts between ranks is in comm/.
+// Layouts: how a global tensor is placed on a grid of ranks. Data only: the code that moves parts between ranks is in comm/.
 //
 // Ranks form a process grid. For each grid axis a tensor is
 //   split       one of its dimensions is cut in blocks along the axis;
 //   replicated  one value, stored on all ranks of the axis; its cotangent is replicated, too;
-//   partial     a partial sum: the value is the sum of what the ranks of the axis hold. Its cotangent is replicated.
+//   partial     a partial sum: the value is the sum over the ranks of the axis. Its cotangent is replicated.
 // A tensor without a layout is plainly local: it varies from rank to rank and every op on it is local.
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Box {
 Box intersection(const Box& a, const Box& b);  // empty boxes have begin == end in some dimension
 std::string to_string(const Box& box);
 
-// Cuts of n elements in `parts` balanced blocks, the first ones one longer: parts + 1 offsets from 0 to n.
+// Cuts n elements into `parts` balanced blocks, of which the first may be one longer: parts + 1 offsets from 0 to n.
 std::vector<std::int64_t> balanced_cuts(std::int64_t n, int parts);
 
 // Shape of the process grid and this rank's place in it; comm/distributed/grid.h adds communicators. Ranks are row-major in the
@@ -44,17 +44,17 @@ struct GridShape {
   int ranks() const;
   std::vector<int> coordinates(int rank) const;
   // The sum of x over the ranks that differ from this one only along `axes`, as a constant and outside of any tape: for counts.
-  // Collective among them. An Error here, where there are no communicators.
+  // Collective among these ranks. Here, without communicators, it is an Error.
   virtual Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const;
 };
 
-// `same` and `share` are the names of version 0.1; they go with the next minor version.
+// `same` and `share` are the names of version 0.1; they will be removed in the next minor version.
 enum class Placement : std::uint8_t { split, replicated, partial, same = replicated, share = partial };
 
 struct AxisPlacement {
   Placement placement = Placement::replicated;
-  int dimension = -1;              // of split
-  std::vector<std::int64_t> cuts;  // of split: extent + 1 offsets into the global dimension
+  int dimension = -1;              // for split
+  std::vector<std::int64_t> cuts;  // for split: extent + 1 offsets into the global dimension
   bool operator==(const AxisPlacement&) const = default;
 };
 

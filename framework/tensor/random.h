@@ -15,7 +15,7 @@ namespace mpigrad {
 
 struct Philox {
   std::uint64_t key = 0;     // seed
-  std::uint64_t stream = 0;  // what the numbers are for: step, layer, ...
+  std::uint64_t stream = 0;  // the purpose of the numbers: step, layer, ...
 
   // Four random words at position `counter` of the stream.
   MPIGRAD_HOST_DEVICE std::array<std::uint32_t, 4> words(std::uint64_t counter) const {
@@ -55,7 +55,7 @@ struct Philox {
     return std::uint64_t{w[0]} * (n >> 32) + (a >> 32) + (b >> 32) + (middle >> 32);
   }
 
-  // A generator for a sub-purpose, independent of this one.
+  // An independent generator, number `index`, derived from this one.
   MPIGRAD_HOST_DEVICE Philox child(std::uint64_t index) const {
     const auto w = words(index ^ 0x5851F42D4C957F2DULL);
     return {(std::uint64_t{w[0]} << 32) | w[1], (std::uint64_t{w[2]} << 32) | w[3]};

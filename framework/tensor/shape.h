@@ -69,14 +69,14 @@ class Shape {
 // "[8, 32, 32]"
 std::string to_string(const Shape& shape);
 
-// -1 counts from the end; anything outside is an error that names `op`.
+// Returns the dimension as 0 ... rank - 1; negative ones count from the end. Error, naming `op`: out of range.
 int checked_dimension(const char* op, int dimension, int rank);
 
 }  // namespace mpigrad
 
 template <>
 struct fmt::formatter<mpigrad::Shape> {
-  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // only {}
   fmt::format_context::iterator format(const mpigrad::Shape& shape, fmt::format_context& context) const;
 };
 

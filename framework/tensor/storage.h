@@ -15,8 +15,8 @@ namespace mpigrad {
 
 class Storage {
  public:
-  // Uninitialised memory, 64-byte aligned; on a GPU that of this thread. On the dry device nothing is allocated; the bytes are
-  // counted all the same. The first and the last `room` bytes belong to no tensor until somebody claims them.
+  // Uninitialised memory, 64-byte aligned; on a GPU that of this thread. On the dry device nothing is allocated, but the bytes
+  // are counted. The first and the last `room` bytes belong to no tensor until claim_room().
   Storage(std::int64_t bytes, DeviceKind device, std::int64_t room = 0);
   // Memory that the caller owns; `release` is called when the last tensor is gone.
   Storage(void* memory, std::int64_t bytes, DeviceKind device, std::function<void()> release);
@@ -27,7 +27,7 @@ class Storage {
   std::int64_t room() const { return room_; }
   // True for the first caller only.
   bool claim_room() { return !room_claimed_.exchange(true); }
-  // Memory that the caller of the second constructor owns.
+  // True for memory of the second constructor, which the caller owns.
   bool foreign() const { return foreign_; }
 
   std::byte* data() const {
@@ -37,22 +37,23 @@ class Storage {
   std::int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
 
-  // How often an optimizer has changed elements here, and the note of it. For the one thread that uses the tensors.
+  // How often an optimizer has changed elements of this storage; note_write() counts a change. Only for the thread that uses the
+  // tensors.
   std::uint64_t writes() const { return writes_; }
   void note_write() { ++writes_; }
 
-  // What the maker of the elements keeps with them, as long as they are there: planes around a block (comm/halos/ghosts.h).
+  // Attaches data to the elements for their lifetime: ghost planes around a block (comm/halos/ghosts.h).
   void keep_beside(std::shared_ptr<const void> what) { beside_ = std::move(what); }
   const std::shared_ptr<const void>& beside() const { return beside_; }
 
-  // What writes the bytes [begin, end) again as they were. The storage it gets is this one, not owned.
+  // `compute` writes the bytes [begin, end) again as they were. It gets this storage, not owned.
   struct Recipe {
     std::int64_t begin = 0, end = 0;
     std::function<void(const std::shared_ptr<Storage>& storage)> compute;
   };
   void set_recipe(Recipe recipe) { recipe_ = std::make_unique<Recipe>(std::move(recipe)); }
-  // Gives the memory back until somebody asks for it, when the recipe makes it again; halos that lie around it are kept. Does
-  // nothing without a recipe, and on a GPU, where messages may still read it. For the one thread that uses the tensor.
+  // Releases the memory; the next access allocates it and runs the recipe. Halos around the recipe's bytes are kept. Does nothing
+  // without a recipe, and on a GPU, where messages may still read the memory. Only for the thread that uses the tensor.
   void drop();
 
  private:
@@ -70,7 +71,7 @@ class Storage {
   std::unique_ptr<Recipe> recipe_;
   std::shared_ptr<const void> beside_;
   mutable bool dropped_ = false;
-  mutable std::unique_ptr<std::byte[]> around_;  // of what is dropped: what lies before and behind the recipe's bytes
+  mutable std::unique_ptr<std::byte[]> around_;  // of dropped memory: the bytes before and after the recipe's
 };
 
 struct MemoryStatistics {
@@ -79,7 +80,7 @@ struct MemoryStatistics {
   std::int64_t allocations = 0;    // calls so far
 };
 
-// Of all threads of this process; the dry device counts per thread, because each of its ranks is a thread of its own.
+// Statistics of all threads of this process; for the dry device those of this thread, because each dry rank is a thread.
 MemoryStatistics memory_statistics(DeviceKind device);
 void reset_peak_memory(DeviceKind device);
 

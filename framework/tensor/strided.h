@@ -1,6 +1,6 @@
 #pragma once
-// Index arithmetic of CUDA kernels that read or write several arrays of one shape with strides of their own. Plain host code
-// apart from what kernels call, so that it is tested without a GPU.
+// Index arithmetic of CUDA kernels that read or write several arrays of one shape with different strides. Except for the
+// functions that kernels call it is plain host code, which is tested without a GPU.
 
 #include <array>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace mpigrad {
 
-// Division of 0 <= n < 2^63 by a divisor that is known before: a product and a shift, because GPUs have no instruction for it.
+// Division of 0 <= n < 2^63 by a divisor that is known in advance: a product and a shift, because GPUs have no integer division.
 // (T. Granlund and P. Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1.)
 class FastDivide {
  public:
@@ -38,7 +38,8 @@ class FastDivide {
   std::uint32_t shift_ = 0;
 };
 
-// N arrays that are walked together in row-major order of `extents`. Strides in elements; 0 repeats, negative ones go backwards.
+// N arrays that are walked together in row-major order of `extents`. Strides are in elements; 0 repeats, negative ones run
+// backwards.
 template <int N>
 struct StridedArrays {
   static constexpr int max_rank = 8;
@@ -56,7 +57,7 @@ struct StridedArrays {
     for (int d = 0; d < rank; ++d) product *= extents[static_cast<std::size_t>(d)];
     return product;
   }
-  // The same walk with as few dimensions as possible: neighbours over which all arrays go on evenly are one.
+  // The same walk with as few dimensions as possible: merges neighbouring dimensions whose strides are compatible in all arrays.
   StridedArrays collapsed() const {
     StridedArrays result;
     for (int d = 0; d < rank; ++d) {
@@ -76,8 +77,8 @@ struct StridedArrays {
     }
     return result;
   }
-  // How many elements may be taken as one, up to `most` (a power of 2): all arrays go on by 1 in the last dimension, which is a
-  // multiple of it, as are all other strides.
+  // How many elements can be moved as one, up to `most` (a power of 2): all arrays have stride 1 in the last dimension, and its
+  // extent and all other strides are multiples of the result.
   std::int64_t widest(std::int64_t most) const {
     if (rank == 0) return 1;
     const auto last = static_cast<std::size_t>(rank - 1);
@@ -94,7 +95,7 @@ struct StridedArrays {
     while (width * 2 <= most && divides(width * 2)) width *= 2;
     return width;
   }
-  // With elements that are `width` of these.
+  // The walk over elements that consist of `width` elements of this one.
   StridedArrays widened(std::int64_t width) const {
     StridedArrays result = *this;
     if (width == 1) return result;
@@ -106,7 +107,7 @@ struct StridedArrays {
   }
 };
 
-// What a kernel gets of it.
+// StridedArrays as an argument of kernels.
 template <int N>
 class StridedWalk {
  public:
@@ -117,7 +118,7 @@ class StridedWalk {
       for (int i = 0; i < N; ++i) strides_[i][d] = arrays.strides[static_cast<std::size_t>(i)][static_cast<std::size_t>(d)];
     }
   }
-  // Where the element of row-major index `index` is in each array.
+  // The offset of the element with row-major index `index` in each array.
   MPIGRAD_HOST_DEVICE void offsets(std::int64_t index, std::int64_t (&result)[N]) const {
     for (int i = 0; i < N; ++i) result[i] = 0;
     for (int d = rank_ - 1; d > 0; --d) {

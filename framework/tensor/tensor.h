@@ -30,7 +30,7 @@ struct TensorType {
 class Tensor {
  public:
   Tensor() = default;  // no tensor: `if (!x)`
-  // Not inline: every file would compile them at every use, and a call costs nothing beside an op.
+  // Not inline, to save compile time: the cost of a call is negligible compared with an op.
   Tensor(const Tensor& other);
   Tensor& operator=(const Tensor& other);
   Tensor(Tensor&& other) noexcept;
@@ -39,14 +39,14 @@ class Tensor {
 
   // Uninitialised.
   explicit Tensor(const TensorType& type, DeviceKind device = current_device());
-  // The same in storage with room before and behind the elements.
+  // Uninitialised, in storage with `room` bytes before and after the elements.
   static Tensor with_room(const TensorType& type, DeviceKind device, std::int64_t room);
-  // Shares `storage` from `offset` bytes on.
+  // Shares `storage`, beginning at `offset` bytes.
   Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset = 0);
 
   explicit operator bool() const { return id_ != 0; }
   const Shape& shape() const { return type_.shape; }
-  std::int64_t dim(int i) const {  // of dimension i, of which negative ones count from the end; Error: there is none
+  std::int64_t dim(int i) const {  // of dimension i; negative i counts from the end; Error: out of range
     if (i >= rank() || i < -rank()) refuse_dimension(i);
     return type_.shape[i];
   }
@@ -57,13 +57,13 @@ class Tensor {
   std::int64_t bytes() const { return elements() * size_of(type_.dtype); }
   DeviceKind device() const { return device_; }
 
-  // Elements on the CPU; T must be the tensor's type. A GPU's are refused: to_vector() or to() copies them.
+  // Elements on the CPU; T must be the tensor's type. Error for tensors on a GPU: to_vector() or to() copies them.
   template <class T>
   const T* data() const {
     check_access(dtype_of<T>());
     return reinterpret_cast<const T*>(raw());
   }
-  // Only for filling a tensor that nobody has recorded or read yet.
+  // Only for filling a tensor that has not been recorded or read yet.
   template <class T>
   T* mutable_data() {
     check_access(dtype_of<T>());
@@ -73,23 +73,23 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   std::int64_t offset() const { return offset_; }
 
-  // The single element, as a double. From a GPU these copy, for which the host waits. Of a partial sum they return this rank's
-  // part, with a warning the first time: total(x) is the sum of a single element.
+  // item(): the single element, as a double. to_vector(): all elements. On a GPU the host waits for the copy. For a partial sum
+  // they return this rank's part, with a warning the first time; total(x) is the sum of a single element over ranks.
   double item() const;
   std::vector<double> to_vector() const;
-  // As T: float, double, bool or an integer type of tensors. Floating-point numbers are rounded to T. Errors: floating-point
-  // elements as integers; a number outside of T's range; an integer beyond 2^24 as float, 2^53 as double.
+  // Elements as T: float, double, bool or an integer type of tensors. Floating-point numbers are rounded to T. Errors:
+  // floating-point elements as integers; a number outside of T's range; an integer beyond 2^24 as float, 2^53 as double.
   template <class T>
   requires std::is_arithmetic_v<T> std::vector<T> to_vector()
   const;
 
   // Identity on the tape.
   std::uint64_t id() const { return id_; }
-  // Declared constant on all ranks, or computed from constants alone: no cotangent, never recorded.
+  // Declared constant on all ranks, or computed from constants only: no cotangent, never recorded.
   bool is_constant() const { return constant_; }
   const LayoutPtr& layout() const { return layout_; }
 
-  // The same tensor (same identity) described differently.
+  // The same tensor (same identity) with another layout or without storage.
   Tensor with_layout(LayoutPtr layout) const;
   Tensor without_layout() const { return with_layout(nullptr); }
   Tensor without_storage() const;
@@ -97,7 +97,7 @@ class Tensor {
   Tensor as_constant() const;
   // A fresh identity, not constant.
   Tensor as_variable() const;
-  // x with its elements elsewhere; the same identity.
+  // x with its elements in other storage; the same identity.
   static Tensor moved(const Tensor& x, std::shared_ptr<Storage> storage, std::int64_t offset);
 
  private:
@@ -114,22 +114,22 @@ class Tensor {
   LayoutPtr layout_;
 };
 
-// While it lives, outputs of ops on this thread get room for one more index of `dimension` at either end, if they have one index
-// in all dimensions before it. An exchange puts halos there and so need not copy the tensor.
+// While in scope, outputs of ops on this thread get room for one more index of `dimension` at either end, if all dimensions
+// before it have extent 1. A halo exchange receives halos there and need not copy the tensor.
 class HaloRoom {
  public:
   explicit HaloRoom(int dimension);
   ~HaloRoom();
   HaloRoom(const HaloRoom&) = delete;
   HaloRoom& operator=(const HaloRoom&) = delete;
-  // Bytes for an output whose layout may be known.
+  // Bytes of room for an output; `layout` may be null.
   static std::int64_t bytes(const TensorType& type, const LayoutPtr& layout);
 
  private:
   int previous_;
 };
 
-// Used by apply() alone.
+// Used by apply() only.
 class TensorAccess {
  public:
   static void set_constant(Tensor& x, bool constant) { x.constant_ = constant; }
@@ -139,30 +139,32 @@ class TensorAccess {
 namespace detail {
 // The elements of x on a device, which may be x's own; not on the tape. See to() in ops/views/to_device.h for the op.
 Tensor copied(const Tensor& x, DeviceKind to);
-// Inside the memory of one device; nothing where there is no memory (the dry device).
+// Copies and zeroes bytes in the memory of one device; does nothing on the dry device.
 void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);
 void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
-// The error of who reads elements that the tape did not keep. In a vjp it names the op, and the member that would have kept them.
+// Throws the error for reading elements that the tape did not keep. In a vjp it names the op, and the trait that would have kept
+// them.
 [[noreturn]] void refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x);
 // x.item() without the warning about partial sums.
 double local_item(const Tensor& x);
-// Warns, once, that `reader` sees this rank's part only, if x is a partial sum of several ranks. without_layout() avoids it.
+// Warns, once, that `reader` gets only this rank's part, if x is a partial sum of several ranks. without_layout() avoids the
+// warning.
 void warn_if_partial(std::string_view reader, const Tensor& x);
 // The text that formatting prints: values with `digits` significant digits, then the type.
 std::string values_text(const Tensor& x, int digits);
 std::string values_text(const std::vector<Tensor>& tensors, int digits);
 }  // namespace detail
 
-// The shape of the whole tensor, of which a rank of a distributed one has a block.
+// The shape of the global tensor; for a tensor without a layout its own shape.
 const Shape& global_shape(const Tensor& x);
 
-// "float32 [8, 32, 32]", with the layout where there is one, and without values: the form of error messages.
+// "float32 [8, 32, 32]", with the layout if it has one, and without values: the form of error messages.
 std::string to_string(const Tensor& x);
 
 // Prints the values in aligned columns, then type, shape, layout and rank, and a newline. So do fmt::print("{}", x) and
-// std::cout << x. Floating-point values have 5 significant digits, with "{:.8}" 8; zeros that all values end with are left out.
-// Of more than 1000 elements the first and last 3 along each dimension are shown. A distributed tensor shows this rank's block.
-// Values on a GPU are copied; the dry device has none. No tensor is "none".
+// std::cout << x. Floating-point values have 5 significant digits, with "{:.8}" 8; trailing zeros common to all values are
+// omitted. Of more than 1000 elements only the first and last 3 along each dimension are shown. A distributed tensor shows this
+// rank's block. Values on a GPU are copied; the dry device has none. An empty handle prints as "none".
 void print(const Tensor& x);
 void print(const std::vector<Tensor>& tensors);
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
@@ -179,12 +181,12 @@ struct InMessage<Tensor> {
 };
 }  // namespace detail
 
-// ---- making tensors; on the current device. Their values are variables to the tape; see constant().
+// ---- making tensors, on the current device. The tape treats them as variables; see constant().
 
 Tensor full(const Shape& shape, double value, DType dtype = DType::float32);
 inline Tensor zeros(const Shape& shape, DType dtype = DType::float32) { return full(shape, 0, dtype); }
 inline Tensor ones(const Shape& shape, DType dtype = DType::float32) { return full(shape, 1, dtype); }
-// With the layout of x, unless x is a partial sum: then local tensors.
+// With shape, type and layout of x; if x is a partial sum, local tensors.
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 // 0, 1, ..., n - 1
@@ -194,12 +196,12 @@ Tensor from_vector(const Shape& shape, std::span<const double> values, DType dty
 inline Tensor from_vector(const Shape& shape, std::initializer_list<double> values, DType dtype = DType::float32) {
   return from_vector(shape, std::span<const double>(values.begin(), values.size()), dtype);
 }
-// Memory of the caller's, which must outlive every tensor that uses it; `release` runs when none does any more. It stays as it is
-// until the gradients of what was computed from it are there (MPIGRAD_CHECKS=memory finds out). Errors: no memory; an address
-// that is no multiple of an element's size.
+// A tensor in memory of the caller, which must outlive every tensor that uses it; `release` runs when the last such tensor is
+// gone. The memory must not change until gradients of results computed from it are complete (MPIGRAD_CHECKS=memory checks this).
+// Errors: a null pointer; an address that is not a multiple of the element size.
 Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release = {});
 
-// Declares x the same kind of constant on all ranks (what a data loader returns): no cotangent is ever computed for it.
+// Declares x a constant, on all ranks (as data loaders do): no cotangent is ever computed for it.
 inline Tensor constant(const Tensor& x) { return x.as_constant(); }
 
 }  // namespace mpigrad
@@ -218,14 +220,14 @@ struct fmt::formatter<mpigrad::Tensor> {
 
   int digits = 5;
 };
-// One tensor after the other, a line or more each.
+// Prints one tensor after the other, on one or more lines each.
 template <>
 struct fmt::formatter<std::vector<mpigrad::Tensor>> : fmt::formatter<mpigrad::Tensor> {
   fmt::format_context::iterator format(const std::vector<mpigrad::Tensor>& tensors, fmt::format_context& context) const;
 };
 template <>
 struct fmt::formatter<mpigrad::detail::TensorSummary> {
-  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // {} alone
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }  // only {}
   fmt::format_context::iterator format(const mpigrad::detail::TensorSummary& x, fmt::format_context& context) const;
 };
 

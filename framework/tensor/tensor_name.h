@@ -1,5 +1,5 @@
 #pragma once
-// Names of tensors in files of every format. A name becomes an entry of an archive, the path of an HDF5 dataset, a key of JSON
+// Names of tensors in files, for all formats. A name becomes an entry of an archive, the path of an HDF5 dataset, a key of JSON
 // and a word on a terminal.
 
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// Elements that are only moved, as unsigned integers that are as wide.
+// Treats elements that are only moved as unsigned integers of the same width.
 
 #include <cstdint>
 

@@ -8,7 +8,7 @@
 
 namespace mpigrad {
 
-// Moving averages of the gradient and of its square: what Adam, AdamW and LAMB share.
+// Moving averages of the gradient and of its square, shared by Adam, AdamW and LAMB.
 struct AdamMoments {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 
@@ -26,7 +26,7 @@ struct AdamMoments {
   template <class T>
   struct Numbers {
     T beta1, beta2, epsilon;
-    T rate;  // over 1 - beta1^t
+    T rate;  // learning rate / (1 - beta1^t)
     T root;  // 1 / sqrt(1 - beta2^t)
     MPIGRAD_UPDATE_INLINE void add(T g, T& m, T& v) const {
       m = beta1 * m + (1 - beta1) * g;
@@ -74,7 +74,7 @@ struct AdamWAttributes {
   std::vector<ParameterGroup> groups{};
 };
 
-// Adam whose decay is decoupled: p <- (1 - rate weight_decay) p, and g stays as it is.
+// Adam with decoupled decay: p <- (1 - rate weight_decay) p, and g is not changed.
 struct AdamWRule : AdamMoments {
   using Attributes = AdamWAttributes;
   static constexpr const char* name = "adamw";

@@ -1,7 +1,8 @@
 #ifndef MPIGRAD_FRAMEWORK_OPTIM_RULES_LARS_H
 #define MPIGRAD_FRAMEWORK_OPTIM_RULES_LARS_H
-// LARS, for large batches: each parameter's step is scaled by the ratio of its norm to that of its step. Two passes over the
-// arenas instead of one, since the norms come first. Biases and parameters of norms (`decay` false) are not scaled.
+// LARS, for large batches: the step of each parameter is scaled by the ratio of the parameter's norm to the step's norm. Two
+// passes over the arenas instead of one, since the norms come first. Biases and parameters of norms (`decay` false) are not
+// scaled.
 //
 //   LARS lars(parameters, {.learning_rate = 0.3 * batch / 256});
 //   const schedule::WarmUp rate{.steps = 1000, .then = schedule::Cosine{.rate = 4.8, .steps = 100000}};
@@ -13,7 +14,7 @@ namespace mpigrad {
 struct LarsAttributes {
   double learning_rate = 0.1, momentum = 0.9, weight_decay = 1e-6;
   double trust = 1e-3;  // eta of the paper
-  double epsilon = 0;   // added to the norms that are divided by
+  double epsilon = 0;   // added to the denominator of the ratio
   std::vector<ParameterGroup> groups{};
   NormReduction reduce_norms{};
 };

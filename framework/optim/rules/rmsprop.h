@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_FRAMEWORK_OPTIM_RULES_RMSPROP_H
 #define MPIGRAD_FRAMEWORK_OPTIM_RULES_RMSPROP_H
-// RMSprop (Tieleman and Hinton 2012, lecture 6.5), as PyTorch has it.
+// RMSprop (Tieleman and Hinton 2012, lecture 6.5), with PyTorch's definitions.
 
 #include "framework/optim/rules/rule.h"
 
@@ -8,7 +8,7 @@ namespace mpigrad {
 
 struct RmspropAttributes {
   double learning_rate = 1e-2;
-  double smoothing = 0.99;  // of the mean square; alpha in PyTorch
+  double smoothing = 0.99;  // decay of the mean square; alpha in PyTorch
   double epsilon = 1e-8, momentum = 0, weight_decay = 0;
   std::vector<ParameterGroup> groups{};
 };
@@ -34,7 +34,7 @@ struct RmspropRule {
   template <class T>
   struct Numbers {
     T rate, decay, scale, smoothing, epsilon, momentum;
-    // What is subtracted, but for the rate and momentum.
+    // The step without rate and momentum.
     MPIGRAD_UPDATE_INLINE T step(T p, T g, T& square) const {
       const T d = scale * g + decay * p;
       const T s = smoothing * square + (1 - smoothing) * d * d;

@@ -1,13 +1,13 @@
 #ifndef MPIGRAD_FRAMEWORK_OPTIM_RULES_RULE_H
 #define MPIGRAD_FRAMEWORK_OPTIM_RULES_RULE_H
-// What the attributes of optimizers have in common. nvcc reads the rules, so they include no tensors.
+// Rules of optimizers and their common attributes. nvcc compiles the rules, so this header includes no tensors.
 //
 // An optimizer is one rule, a struct of the numbers that stay the same from step to step, with
 //
-//   Attributes                  what users give: learning_rate, weight_decay, groups and its own
-//   name                        on command lines
-//   takes_momentum              optional: the command line's momentum is for it
-//   of(attributes)              the rule; refuses wrong attributes
+//     Attributes                  set by users: learning_rate, weight_decay, groups and those of the rule
+//   name                        its name on command lines
+//   takes_momentum              optional: it uses the momentum of the command line
+//   of(attributes)              makes the rule; Error: wrong attributes
 //   states()                    the names of its arrays of state, at most two, in checkpoints
 //   corrections(t)              optional: 1 - beta^t of both moments in step t
 //   numbers<T>(StepNumbers)     Numbers<T>: what the update of one element of a parameter needs
@@ -16,8 +16,8 @@
 // and, if its rate is scaled by a trust ratio,
 //
 //   ratio(|weights|, |step|, weight_decay)
-//   Numbers<T>::prepare(g, first, second)         optional: before the norms, instead of a state that update() changes
-//   Numbers<T>::measured(g) or (p, g, first, second)   an element of the step that the norm is of
+//   Numbers<T>::prepare(g, first, second) optional: runs before the norms and changes the state, which update() then only reads
+//   Numbers<T>::measured(g) or (p, g, first, second)   the element of the step that enters its norm
 
 #include <functional>
 #include <optional>
@@ -32,22 +32,23 @@ namespace mpigrad {
 struct Parameter;
 class Parameters;
 
-// Parameters that are treated differently. The first group that contains a parameter counts; without one, the factor is 1 and
-// weight decay applies to parameters whose `decay` is true.
+// Parameters with their own learning rate or weight decay. The first group that contains a parameter applies; without a group the
+// factor is 1 and weight decay applies to parameters whose `decay` is true.
 struct ParameterGroup {
   std::function<bool(const Parameter&)> contains{};
   double learning_rate_factor = 1;
-  std::optional<double> weight_decay{};  // for all of the group, whatever their `decay` says
+  std::optional<double> weight_decay{};  // for all parameters of the group, whatever their `decay`
 };
 
-// Makes squared norms, two for each parameter (of weights, of what they are compared with), those of whole parameters. Parameters
-// that are the same on all ranks need nothing, and those of a split layout are added up without it; of parameters that are cut
-// over ranks otherwise, each rank hands in its part's squares, which are to be summed over these ranks: sum_norms_over() of
-// comm/distributed/optimizer_reductions.h makes such a function. Called once a step, on every rank.
+// Sums squared norms over ranks, two for each parameter (of its weights, and of the step that they are compared with), so that
+// they hold for whole parameters. It is needed only for parameters that are cut over ranks without a layout: parameters that are
+// the same on all ranks need no sum, and those of a split layout are summed without it. Each rank passes the squares of its
+// parts; sum_norms_over() of comm/distributed/optimizer_reductions.h returns such a function. Called once per step, on every
+// rank.
 using NormReduction = std::function<void(const Parameters& parameters, std::span<double> squares)>;
 
-// Errors: [rule] `name` is in [0, 1), or is not negative, got `value`; `message`. Not require(): nvcc 13 does not read its
-// formats.
+// Errors: [rule] `name` is in [0, 1), or is not negative, got `value`; `message`. Used instead of require(), whose formats nvcc
+// 13 does not compile.
 void require_fraction(const char* rule, const char* name, double value);
 void require_not_negative(const char* rule, const char* name, double value);
 void require_rule(bool condition, const char* message);

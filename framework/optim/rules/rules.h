@@ -1,6 +1,6 @@
 #ifndef MPIGRAD_FRAMEWORK_OPTIM_RULES_RULES_H
 #define MPIGRAD_FRAMEWORK_OPTIM_RULES_RULES_H
-// All optimizers: the loops, kernels, classes and names on command lines are made from these lists.
+// All optimizers: these lists generate the loops, kernels, classes and names on command lines.
 
 #include "framework/optim/rules/adam.h"
 #include "framework/optim/rules/lamb.h"
