@@ -1,5 +1,5 @@
 #pragma once
-// A graph of ONNX operators, as it is put together. Not installed.
+// A graph of ONNX operators under construction. Not installed.
 
 #include <cstdint>
 #include <filesystem>
@@ -25,14 +25,14 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Extents; the first is called "N" if `any_batch`.
+  // Declares the graph's input (output); the first extent is the symbol "N" if `any_batch`.
   void input(const std::string& name, const Shape& shape, DType type, bool any_batch);
   void output(const std::string& name, const Shape& shape, DType type, bool any_batch);
   void constant(const std::string& name, const Tensor& value);
   void constant(const std::string& name, const Ints& values);
   void node(const std::string& op, const std::vector<std::string>& inputs, const std::string& output,
             const std::vector<Attribute>& attributes = {});
-  // Under a temporary name until it is whole.
+  // Writes the file, under a temporary name until it is complete.
   void write(const std::filesystem::path& path, bool overwrite) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Everything that a program needs: the lists of the four folders of the library.
+// Includes all public headers that a program needs, of the four folders of the library.
 
 #include "comm/comm.h"
 #include "framework/framework.h"

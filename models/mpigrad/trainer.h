@@ -2,13 +2,13 @@
 // A trainer for your own network. A program names its network, loss and metrics and calls run(); it then has the commands
 //
 //   PROGRAM train --data PATH --out run [--grid depth=2] [--resume] ...     weights, table, curves, checkpoints, picture, summary
-//   PROGRAM train --describe --size 64                                      layers, and what a step costs
-//   PROGRAM evaluate --weights run/weights.h5 --data PATH --out scores      loss and metrics of other samples
+//   PROGRAM train --describe --size 64                                      layers, and the cost of a step
+//   PROGRAM evaluate --weights run/weights.h5 --data PATH --out scores      loss and metrics on other samples
 //   PROGRAM predict --weights run/weights.h5 --data PATH --out predictions  samples without targets
 //
 // with the options of the project's own trainers, on any grid of ranks; `PROGRAM train --help` lists them. The functions are in a
-// library of their own: `pkg-config --cflags --libs mpigrad-trainer`, in CMake find_package(mpigrad COMPONENTS trainer).
-// examples/first/own_trainer.cpp is a page long.
+// separate library: `pkg-config --cflags --libs mpigrad-trainer`, in CMake find_package(mpigrad COMPONENTS trainer).
+// examples/first/own_trainer.cpp is a short example.
 
 #include <cstdint>
 #include <functional>
@@ -28,19 +28,19 @@ namespace mpigrad::trainer {
 
 using Value = std::variant<bool, std::int64_t, double, std::string>;
 
-// An option of the program's own, --NAME, which `train` takes; weights remember its value.
+// An option --NAME of the program, accepted by `train`; weights files store its value.
 struct Setting {
   std::string name;
-  Value value;  // the default; its type is the option's
+  Value value;  // the default; the option has its type
   std::string help{};
 };
 
-// What a network is made for. Weights remember it, so that `evaluate` and `predict` make the same network.
+// The problem that a network is built for. Weights files store it, so that `evaluate` and `predict` build the same network.
 struct Problem {
-  Shape extents{1, 1, 1};  // [D, H, W] of the samples of the training
+  Shape extents{1, 1, 1};  // [D, H, W] of the training samples
   std::int64_t channels = 1;
   std::int64_t outputs = 1;             // numbers in a target, or classes
-  bool classes = false;                 // targets are integers: labels [N] from 0 on
+  bool classes = false;                 // targets are integers: labels [N], from 0
   std::vector<std::string> targets{};   // names
   std::map<std::string, Value> values;  // of the settings
 
@@ -62,38 +62,39 @@ struct Metric {
   std::function<double(const Predictions& predictions)> value;
 };
 
-// What there is to draw at the end of a command.
+// Data for drawing at the end of a command.
 struct Results {
   const Problem& problem;
-  const Predictions& predictions;          // of the samples for validation, or of those evaluated or predicted
+  const Predictions& predictions;          // for the validation samples, or for those evaluated or predicted
   const data::Source& source;              // of these samples
-  bool scored = false;                     // their targets are known
-  std::vector<EpochRow> epochs{};          // of `train`: values are the validation loss and the metrics
-  std::map<std::string, double> values{};  // validation_loss and the metrics, where scored
+  bool scored = false;                     // true if their targets are known
+  std::vector<EpochRow> epochs{};          // for `train`: values are the validation loss and the metrics
+  std::map<std::string, double> values{};  // validation_loss and the metrics, if scored
 };
 
 struct Program {
-  std::string name;    // of the program: weights of another program are refused
+  std::string name;    // of the program: weights of another program are an Error
   std::string help{};  // one line for --help
   // Called once on each rank. The network maps [N, D, H, W, C] to [N, outputs] for layouts of any grid (models/nn/layers.h).
   std::function<std::unique_ptr<nn::Module>(const Problem& problem)> network;
-  // Of batches in training, and of all samples kept for validation in float64 on one rank: mse, cross_entropy, or your own.
+  // The loss of batches in training, and of all validation samples in float64 on one rank: mse, cross_entropy, or your own.
   LossFunction loss;
   std::vector<Metric> metrics{};
   std::vector<Setting> settings{};
   // The samples of `part` ("train", "val", "" for all; --train-group, --validation-group, --group) at `path`, with targets that
-  // are rows of numbers or one class a sample; `predict` needs no targets. Each rank calls it. None: any format of
-  // data::open_source, with the options for it.
+  // are rows of numbers or one class per sample; `predict` needs no targets. Called on each rank. None: any format of
+  // data::open_source, with its options.
   std::function<data::SourcePtr(const std::string& path, const std::string& part)> open{};
-  // Adds rows to the picture NAME.png, which begins with curves of the training and predictions beside targets. On rank 0.
+  // Adds rows to the picture NAME.png, which begins with training curves and a comparison of predictions with targets. Called on
+  // rank 0.
   std::function<void(plot::Figure& figure, const Results& results)> draw{};
   // Defaults of options.
   std::int64_t epochs = 10, batch = 8;
   double learning_rate = 1e-3;
 };
 
-// Runs the command that the arguments name on every rank, as mpigrad::run() does. Returns the exit code: 2 for arguments or data
-// that make no sense, 75 for a training that a limit or a signal has ended and --resume continues.
+// Runs the command named by the arguments on every rank, like mpigrad::run(). Returns the exit code: 2 for invalid arguments or
+// data, 75 for a training that a limit or a signal has ended and that --resume continues.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace mpigrad::trainer

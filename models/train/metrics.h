@@ -1,5 +1,5 @@
 #pragma once
-// How well it went: tables as CSV, means, scores. Plain numbers of one rank; what is spread over ranks is gathered first.
+// Metrics: CSV tables, means, scores. Works on numbers of one rank; gather distributed values first.
 
 #include <cmath>
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace mpigrad {
 
 class NewFile;
 
-// A number or a text of a table; numbers are written so that reading them gives the same ones.
+// A number or a text of a table; numbers are written so that reading them gives the same values.
 class CsvCell {
  public:
   CsvCell(double value) : value_(value) {}
@@ -30,15 +30,15 @@ class CsvCell {
   std::variant<double, std::int64_t, std::string> value_;
 };
 
-// Comma-separated values after RFC 4180 (lines end in \n). The header is written at once, and every row is on its way to the disk
-// when row() returns.
+// Comma-separated values after RFC 4180 (lines end in \n). The constructor writes the header; a row has been passed to the
+// operating system when row() returns.
 class CsvWriter {
  public:
-  // The file gets its name when the header and the rows `earlier` are in it; what had that name before stays until then. Errors:
-  // the file exists and is not to be overwritten, cannot be written.
+  // The file gets its name when the header and the rows `earlier` are written; an older file of that name stays until then.
+  // Errors: the file exists and `overwrite` is false; it cannot be written.
   CsvWriter(const std::filesystem::path& path, std::vector<std::string> columns, bool overwrite = false,
             const std::vector<std::vector<CsvCell>>& earlier = {});
-  // Errors: another number of cells than columns, a full disk.
+  // Errors: the number of cells is not that of the columns; the disk is full.
   void row(std::span<const CsvCell> cells);
   void row(std::initializer_list<CsvCell> cells) { row(std::span<const CsvCell>(cells.begin(), cells.size())); }
   const std::filesystem::path& path() const { return path_; }
@@ -67,31 +67,30 @@ class RunningMean {
   double sum_ = 0, weight_ = 0;
 };
 
-// Outputs of the same network for the same sample differ between batches of different sizes and between grids, because other
-// kernels add up in another order. Outputs that differ by less than this part of their size count as equal.
+// Outputs of the same network for the same sample differ between batches of different sizes and between grids, because different
+// kernels sum in different orders. Outputs whose relative difference is less than this count as equal.
 inline constexpr double rounding_of_outputs = 0x1p-16;
 
-// Of one target.
+// Scores of one target.
 struct RegressionScore {
   double mse = 0, mae = 0;            // of the predictions
   double mean_mse = 0, mean_mae = 0;  // of predicting `mean` for every sample
   double mean = 0;
-  double correlation = 0;  // Pearson's, 0 where one of the two does not vary by more than rounding
+  double correlation = 0;  // Pearson's; 0 if one of the two varies only by rounding
 };
-// predicted, truth: [n, targets], row-major. `means`: what predict-the-mean predicts, one for each target, such as the means of
-// the training set; empty: the means of `truth`.
+// predicted, truth: [n, targets], row-major. `means`: the prediction of the constant predictor for each target, such as the mean
+// over the training set; empty: the means of `truth`.
 std::vector<RegressionScore> regression_scores(std::span<const double> predicted, std::span<const double> truth,
                                                std::int64_t targets, std::span<const double> means = {});
 
 // Area under the receiver operating characteristic: the chance that a positive has a higher score than a negative, ties counting
-// one half (Mann and Whitney 1947). `roundings`: how far each score may be from the exact one; two scores are a tie if they
-// differ by no more than both of theirs together. Empty: only equal scores are. Errors: only one class, a score that is not a
-// number.
+// one half (Mann and Whitney 1947). `roundings`: the possible error of each score; two scores tie if they differ by no more than
+// the sum of their roundings. Empty: only equal scores tie. Errors: only one class, a score that is not a number.
 double roc_auc(std::span<const double> scores, std::span<const std::int64_t> labels, std::span<const double> roundings = {});
 
-// Share of equal ones.
+// Fraction of equal labels.
 double accuracy(std::span<const std::int64_t> predicted, std::span<const std::int64_t> labels);
-// scores: [n, classes]; the first largest one is what is predicted.
+// scores: [n, classes]; returns the index of the first largest score of each row.
 std::vector<std::int64_t> argmax_rows(std::span<const double> scores, std::int64_t classes);
 
 }  // namespace mpigrad

@@ -12,14 +12,14 @@
 
 namespace mpigrad {
 
-// A CSV file whose first column is the epoch, from 1. It is neither made nor replaced before the first epoch has ended: a run
-// that fails earlier takes nothing away and leaves nothing in the way.
+// A CSV file whose first column is the epoch, from 1. It is neither created nor replaced before the first epoch has ended, so a
+// run that fails earlier removes no older file and leaves none.
 class MetricsFile {
  public:
-  // What a file of that name and those columns says about the first `epochs_before` epochs stays where training goes on.
+  // If training is resumed, the first `epochs_before` rows of an existing file with these columns are kept.
   MetricsFile(const std::filesystem::path& path, const std::vector<std::string>& columns, std::int64_t epochs_before);
 
-  // Rows that stay, as numbers.
+  // The rows that are kept, as numbers.
   const std::vector<std::vector<double>>& earlier() const { return earlier_; }
   void row(std::span<const CsvCell> cells);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Where the time of training steps goes, on every rank: a trace for the Perfetto viewer (https://ui.perfetto.dev) or Chrome's,
-// and a table of the costliest ops beside what the machine can do.
+// Profiles of training steps, on every rank: a trace for the Perfetto viewer (https://ui.perfetto.dev) or Chrome's, and a table
+// of the costliest ops compared with the peaks of the machine.
 
 #include <filesystem>
 #include <memory>
@@ -14,27 +14,28 @@
 namespace mpigrad {
 
 struct ProfileOptions {
-  std::int64_t first_step = 2, steps = 5;  // of this run; the first ones make plans and fill caches
+  std::int64_t first_step = 2, steps = 5;  // of this run; earlier steps make plans and fill caches
 };
 
-// What the machine reached in a moment, on this thread and its helpers: products of float32 matrices, and copies of memory that
-// no cache holds.
+// Peaks of the machine in a short measurement, on this thread and its OpenMP threads: products of float32 matrices, and copies of
+// memory that no cache holds.
 struct MachinePeaks {
   double flops = 0, bytes = 0;  // per second; bytes read and written
 };
 MachinePeaks measure_peaks();
 
-// Of a rank whose tensors are on the CPU: ops of a GPU go on when their call has returned. fit() tells it what happens.
+// The profile of a rank whose tensors are on the CPU: ops on a GPU continue after their call has returned. fit() calls it.
 class StepProfile {
  public:
   StepProfile(const Communicator& world, const ProfileOptions& options = {});
   ~StepProfile();
 
-  // Around each step, in whose time ops on this thread are recorded, and behind each wait for its batch.
+  // fit() calls begin_step() and end_step() around each step, in which ops on this thread are recorded, and waited_for_data()
+  // after each wait for its batch.
   void begin_step();
   void end_step();
   void waited_for_data(double seconds);
-  bool complete() const;  // all steps that were asked for
+  bool complete() const;  // true when all requested steps are recorded
 
   // Writes the trace of all ranks in the trace event format (a process for each rank, lanes for compute, communication and data)
   // and returns a table, on rank 0. Collective. Error, on all ranks: the file cannot be written.
@@ -54,7 +55,7 @@ class StepProfile {
   double origin_ = 0, began_ = 0;
   std::optional<CostLog> log_;
   std::vector<Span> spans_;
-  std::optional<MachinePeaks> peaks_;  // measured once, when they are first written
+  std::optional<MachinePeaks> peaks_;  // measured once, at the first write()
 };
 
 }  // namespace mpigrad

@@ -1,9 +1,8 @@
 #pragma once
-// Shows how training goes: on a terminal one line that is redrawn,
+// Shows the progress of a training: on a terminal one line that is redrawn,
 //
 //   epoch  3/10 [=========>          ]  23/48  loss 0.1234  85.3 samples/s  0:41 left
-//
-// elsewhere a line now and then and one at the end of each epoch. Only rank 0 prints.
+// elsewhere a line every `line_seconds` and one at the end of each epoch. Only rank 0 prints.
 
 #include <chrono>
 #include <cstdint>
@@ -31,13 +30,13 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // From 0; of its steps some may be behind, of an earlier run.
+  // `epoch` counts from 0; an earlier run may have made `steps_behind` of its steps.
   void begin_epoch(std::int64_t epoch, std::int64_t steps_behind = 0);
   // One step with `samples` samples and their mean loss has ended.
   void step(std::int64_t samples, double loss);
   // Closes the epoch's line with `text`, such as "validation 0.123".
   void end_epoch(const std::string& text = "");
-  // A line above the one that is redrawn.
+  // Prints a line above the one that is redrawn.
   void print(const std::string& line);
 
   double loss() const { return loss_.mean(); }  // mean over this epoch so far

@@ -1,5 +1,5 @@
 #pragma once
-// A program's ranks: from argc and argv, or on a communicator that the program already has.
+// The ranks of a program: from argc and argv, or on an existing communicator.
 
 #include <concepts>
 #include <functional>
@@ -17,7 +17,7 @@ class Session {
   const Communicator& world() const { return world_; }
   int rank() const { return world_.rank(); }
   int ranks() const { return world_.size(); }
-  // All ranks as sample x depth x height x width.
+  // A grid of all ranks: sample x depth x height x width.
   GridPtr grid(const GridExtents& extents, Overlap overlap = Overlap::automatic) const {
     return make_grid(world_, extents, overlap);
   }
@@ -32,9 +32,9 @@ namespace detail {
 int run_on_ranks(int argc, char** argv, const std::function<int(Session&)>& body);
 }
 
-// Runs body on every rank: under mpiexec or srun each process is one; `--transport threads --ranks P` (or MPIGRAD_TRANSPORT and
-// MPIGRAD_RANKS) makes P threads of this process. An error that escapes prints, with the line of programs
-// that were compiled with -g, and ends every rank. Returns the exit code.
+// Runs body on every rank: under mpiexec or srun each process is a rank; with `--transport threads --ranks P` (or
+// MPIGRAD_TRANSPORT and MPIGRAD_RANKS) the ranks are P threads of this process. An uncaught error is printed, with its source
+// line if the program was compiled with -g, and ends every rank. Returns the exit code.
 template <std::invocable<Session&> Body>
 int run(int argc, char** argv, Body body) {
   return detail::run_on_ranks(argc, argv, [&](Session& session) {

@@ -1,5 +1,5 @@
 #pragma once
-// Which rank keeps the others waiting, and for what.
+// Stragglers: reports which rank keeps the others waiting, and for what.
 
 #include <cstdint>
 #include <string>
@@ -8,27 +8,27 @@
 
 namespace mpigrad {
 
-// Of one rank, over the steps of a training. On a GPU these are times of the host.
+// Times of one rank, over the steps of a training. On a GPU these are times of the host.
 struct RankTimes {
   std::int64_t steps = 0;
-  double seconds = 0;                    // of these steps
-  double messages = 0, collectives = 0;  // of these, waiting in messages (halos) and in collective calls
-  double data = 0;                       // and until batches were there
+  double seconds = 0;                    // in these steps
+  double messages = 0, collectives = 0;  // included: waiting in messages (halos) and in collective calls
+  double data = 0;                       // included: waiting for batches
   double compute() const { return seconds - messages - collectives - data; }
 };
 
-// Milliseconds per step of every rank (of more than 16 the five that compute longest, the one in the middle and the one that
-// computes shortest), and by how much the one that computes longest exceeds the median. Collective; a text on rank 0. Who
-// computes longest waits least: the others' waiting is its work.
+// A table of the milliseconds per step of every rank (of more than 16 ranks: the five that compute longest, the median and the
+// shortest), and by how much the longest exceeds the median. Collective; a text on rank 0. The rank that computes longest waits
+// least: the others wait for its work.
 std::string straggler_table(const RankTimes& mine, const Communicator& world);
 
-// Adds what passes between its calls to a rank's times.
+// Adds the times between its calls to the times of a rank.
 class StepClock {
  public:
   explicit StepClock(RankTimes* times) : times_(times) {}
-  void start();               // what was before does not count
-  void batch(double waited);  // one is there, for which the rank has waited so long since start(), batch() or step()
-  void step();                // one has ended, since start() or the step before
+  void start();               // ignores the time before this call
+  void batch(double waited);  // a batch has arrived, for which the rank has waited so long since start(), batch() or step()
+  void step();                // a step has ended, which began at start() or the previous step()
 
  private:
   RankTimes* times_;

@@ -1,5 +1,5 @@
 #pragma once
-// A whole training: epochs, what is measured after each of them, its table and curves, checkpoints, and when it ends.
+// A whole training: epochs, evaluation after each epoch, table and curves, checkpoints, and stopping criteria.
 
 #include <chrono>
 #include <cstdint>
@@ -17,82 +17,83 @@
 
 namespace mpigrad {
 
-// What a run adds. Everything but the loss, or the epoch, may be missing; all are called on all ranks.
+// Callbacks of a run. All except the loss (or `epoch`) are optional; all are called on all ranks.
 struct TrainerHooks {
   LossFunction loss{};
-  // Trainings that are not predictions beside targets: one epoch, as fit() has it. It begins at options.begin, tells its steps to
-  // options.progress and options.times, updates options.averages if there are any, and asks options.interrupts between steps;
-  // none where options.interrupt has ended it.
+  // For trainings that do not compare predictions with targets: runs one epoch, in place of fit(). It begins at options.begin,
+  // reports its steps to options.progress and options.times, updates options.averages if set, and asks options.interrupts between
+  // steps. Returns nothing if options.interrupt has ended it.
   std::function<std::optional<EpochReport>(std::int64_t epoch, const FitOptions& options)> epoch{};
-  // After every epoch: the values of TrainerOptions::values. With averaged weights (FitOptions::averages) those are the
-  // parameters' values meanwhile.
+  // Called after every epoch: returns the values of TrainerOptions::values. With averaged weights (FitOptions::averages) the
+  // parameters have the averaged values during the call.
   std::function<std::vector<double>()> evaluate{};
-  // What progress shows of the values after the epoch's loss; none: each value with its name.
+  // The text that the progress line shows after the loss of the epoch; none: each value with its name.
   std::function<std::string(const EpochRow&)> text{};
-  // Pictures, further files.
+  // Called after every epoch: for pictures and further files.
   std::function<void(const EpochRow&)> after_epoch{};
-  // Around what copies or writes a checkpoint's tensors, so that the network has all of them then.
+  // Called before and after the tensors of a checkpoint are copied or written, so that the network has all of them.
   std::function<void()> before_checkpoint{}, after_checkpoint{};
-  // Another reason to end behind an epoch, the same on all ranks; empty: none.
+  // Returns another reason to end after an epoch, the same on all ranks; empty: none.
   std::function<std::string(const EpochRow&)> stop{};
 };
 
 struct TrainerOptions {
-  FitOptions fit{};  // but for what the trainer adds: progress, after_epoch and stop
-  // For metrics.csv, events for TensorBoard and checkpoint.h5; made if it is missing. Empty: none of the files is written.
+  FitOptions fit{};  // except progress, after_epoch and stop, which the trainer sets
+  // For metrics.csv, TensorBoard events and checkpoint.h5; created if it does not exist. Empty: no files are written.
   std::filesystem::path folder{};
   std::vector<std::string> values{};
-  bool replaces = false;  // takes out what earlier runs wrote for TensorBoard
-  // A checkpoint after every so many epochs, steps, seconds; 0: not. Seconds are rank 0's, and such a checkpoint comes a step
-  // late.
+  bool replaces = false;  // removes TensorBoard events of earlier runs
+  // Intervals between checkpoints in epochs, steps, seconds; 0: no such checkpoints. The clock of rank 0 counts seconds, and such
+  // a checkpoint comes one step late.
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0;
   double checkpoint_seconds = 0;
-  // One before the first step, too, so that a training that dies at any time can be begun again from its files; and one at the
-  // end, if the last is older, so that epochs that are over are not trained again.
+  // Also one before the first step, so that a training that fails at any time can be restarted from its files; and one at the
+  // end, if the last one is older, so that completed epochs are not trained again.
   bool checkpoint_first = false, checkpoint_end = false;
-  // Whether training goes on while one is written, of which rank 0 keeps a copy meanwhile. One that is due before the last is on
-  // the disk is skipped; the last of a training, or of one that a limit or a signal ends, is waited for.
+  // Whether training continues while a checkpoint is written; rank 0 keeps a copy of the tensors meanwhile. A checkpoint that is
+  // due before the previous one is on the disk is skipped. The last one of a training, also of one ended by a limit or a signal,
+  // is waited for.
   bool asynchronous = true;
-  std::int64_t keep = 1;   // newest checkpoints: checkpoint.h5, and checkpoint-STEP.h5 of those before it
-  bool keep_best = false;  // best.h5, weights alone (averaged ones where there are), of the epoch in which `monitor` was best
-  // A copy every so many steps on the disks of two nodes (models/train/restart/local_copies.h), in this folder; 0: not.
+  std::int64_t keep = 1;   // number of checkpoints to keep: checkpoint.h5, and older ones as checkpoint-STEP.h5
+  bool keep_best = false;  // best.h5: only weights (averaged ones if any), of the epoch with the best `monitor`
+  // A copy every `local_steps` steps on the disks of two nodes (models/train/restart/local_copies.h), in this folder; 0: none.
   std::filesystem::path local_folder{};
-  TrainingName local_training{};  // its file, if there is one, gets a new time with each copy
+  TrainingName local_training{};  // each copy updates the modification time of its file, if there is one
   std::int64_t local_steps = 0;
-  // Ends with a checkpoint, between two steps where it can: so many seconds after `started`, early enough to write it (0: no
-  // limit), and where a signal is noted (models/train/restart/interruption.h).
+  // Ends the training with a checkpoint, between two steps if possible: `time_limit` seconds after `started` minus the time to
+  // write it (0: no limit), or when a signal is noted (models/train/restart/interruption.h).
   double time_limit = 0;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
-  bool notes_signals = false;  // SIGUSR2, to any rank: prints which ranks keep others waiting (models/train/stragglers.h)
-  std::map<std::string, std::string> notes{};  // that a checkpoint keeps
-  // Early stopping: ends after `patience` epochs in a row in which `monitor`, one of the values or train_loss, was not lower (or
-  // larger) than ever before. 0: never.
+  bool notes_signals = false;  // SIGUSR2 to any rank prints which ranks keep others waiting (models/train/stragglers.h)
+  std::map<std::string, std::string> notes{};  // stored in checkpoints
+  // Early stopping: ends after `patience` epochs in a row without a new minimum (or maximum) of `monitor`, one of the values or
+  // train_loss. 0: never.
   std::int64_t patience = 0;
   std::string monitor = "train_loss";
   bool larger_is_better = false;
-  double most_seconds = 0;     // begins no epoch after so long; 0: no limit. Rank 0's clock counts.
-  ProgressOptions progress{};  // of the ranks of `world` only rank 0 prints
+  double most_seconds = 0;     // begins no epoch after this time, by rank 0's clock; 0: no limit
+  ProgressOptions progress{};  // only rank 0 of `world` prints
 };
 
 struct TrainerResult {
-  std::vector<EpochRow> epochs{};   // on rank 0 those of earlier runs that metrics.csv has kept, too
-  std::int64_t epochs_behind = 0;   // of the weights
-  double seconds = 0, samples = 0;  // of this run's epochs, without what is measured after them
-  double waiting_seconds = 0;       // of these, until batches were there
-  std::string stopped{};            // why it ended before its last epoch; empty: it did not
-  bool interrupted = false;         // by a limit or a signal: the newest checkpoint is to be gone on from
+  std::vector<EpochRow> epochs{};   // on rank 0 including epochs of earlier runs kept in metrics.csv
+  std::int64_t epochs_behind = 0;   // number of epochs that the weights have completed
+  double seconds = 0, samples = 0;  // of this run's epochs, without evaluation
+  double waiting_seconds = 0;       // of these, waiting for batches
+  std::string stopped{};            // why it ended before its last epoch; else empty
+  bool interrupted = false;         // ended by a limit or a signal: resume from the newest checkpoint
   std::int64_t checkpoints = 0, skipped_checkpoints = 0, local_copies = 0;
-  double checkpoint_seconds = 0, slowest_checkpoint = 0;  // in which training stood still
+  double checkpoint_seconds = 0, slowest_checkpoint = 0;  // for which training waited
   RankTimes times{};                                      // of this rank, in steps of this run
-  std::string stragglers{};                               // on rank 0 of several, their table
+  std::string stragglers{};                               // on rank 0 of several, the table of stragglers
 };
 
-// Collective. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch stay; early stopping
-// looks at what rank 0 measures. Errors: as fit(); files that cannot be written are an error of all ranks.
+// Collective. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch are kept; early
+// stopping uses the values of rank 0. Errors: those of fit(); on all ranks, files that cannot be written.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
-// The same with hooks.epoch, of `steps` steps, to which options.fit is handed on; of it only epochs, first_epoch, begin and
-// loss_scale (which checkpoints keep) count here.
+// The same with hooks.epoch, which has `steps` steps and gets options.fit; train() itself uses only its epochs, first_epoch,
+// begin and loss_scale (stored in checkpoints).
 TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
 

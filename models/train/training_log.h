@@ -1,5 +1,5 @@
 #pragma once
-// What a training writes while it goes on: a row of metrics.csv for each epoch, and the same numbers for TensorBoard.
+// The log of a training: a row of metrics.csv for each epoch, and the same numbers for TensorBoard.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace mpigrad {
 
-// An epoch as training reports it, and the run's own measures of it.
+// The report of an epoch, and the values that the run measured.
 struct EpochRow {
   EpochReport report;
   std::vector<double> values{};
@@ -22,23 +22,24 @@ struct EpochRow {
 
 struct TrainingLogOptions {
   std::filesystem::path folder;     // empty: nothing is written
-  std::vector<std::string> values;  // the names of the run's own measures
-  std::int64_t first_epoch = 0;     // rows of earlier ones stay
+  std::vector<std::string> values;  // names of the run's own values
+  std::int64_t first_epoch = 0;     // rows of earlier epochs are kept
   std::int64_t first_step = 0;      // of the optimizer
-  bool tensorboard = true;          // where this build can
-  bool replaces = false;            // with the first row, takes out what earlier runs wrote for TensorBoard
+  bool tensorboard = true;          // if this build supports it
+  bool replaces = false;            // the first row removes TensorBoard events of earlier runs
 };
 
-// Columns of the table, for every trainer: epoch (from 1), train_loss, the run's own, learning_rate, samples_per_second, seconds,
-// waiting_seconds (for data), loss_scale, skipped_steps. Of one rank; the others' are made without a folder.
+// Columns of the table, for every trainer: epoch (from 1), train_loss, the run's own values, learning_rate, samples_per_second,
+// seconds, waiting_seconds (for data), loss_scale, skipped_steps. One rank writes; the others have a log without a folder.
 class TrainingLog {
  public:
   static constexpr const char* file = "metrics.csv";
 
   explicit TrainingLog(const TrainingLogOptions& options);
-  // On its way to the disk when it returns. Errors: another number of values than names, files that cannot be written.
+  // The row has been passed to the operating system when it returns. Errors: the number of values is not that of the names; a
+  // file cannot be written.
   void add(const EpochReport& report, const std::vector<double>& values);
-  // Those that stayed included.
+  // All rows, including kept ones.
   const std::vector<EpochRow>& rows() const { return rows_; }
 
  private:
@@ -46,7 +47,7 @@ class TrainingLog {
   std::vector<EpochRow> rows_;
   std::optional<MetricsFile> metrics_;
   std::unique_ptr<tensorboard::EventFile> events_;
-  std::filesystem::path replaced_;  // where event files go before the first row is written
+  std::filesystem::path replaced_;  // the folder whose event files are removed before the first row
 };
 
 }  // namespace mpigrad

@@ -1,6 +1,6 @@
 #pragma once
-// What all contrastive losses begin with: how many samples each rank has, and whether they can be used at all. Every rank finds
-// the same mistakes and throws the same Error, before anything else is sent, so that no weight changes.
+// The first step of all contrastive losses: exchanges how many samples each rank has and checks that they are valid. Every rank
+// finds the same mistakes and throws the same Error, before anything else is sent, so no weight changes.
 
 #include <string>
 #include <string_view>
@@ -11,11 +11,11 @@
 
 namespace mpigrad::contrastive {
 
-// The ranks among which a distributed tensor's samples are split: the communicator for its loss. Errors: no layout, a sample that
-// is not whole on its rank.
+// The ranks among which the samples of a distributed tensor are split: the communicator for its loss. Errors: no layout; a sample
+// that is split over ranks.
 Communicator sample_group(const Tensor& z);
 
-// A sample that cannot be used, on all ranks alike: the caller may know it by a better name.
+// Error about an invalid sample, thrown on all ranks with its place, so that the caller can name the sample better.
 class SampleError : public Error {
  public:
   struct Place {
@@ -34,37 +34,38 @@ struct BatchRules {
   std::int64_t smallest = 2;  // samples of all ranks together
   bool refuse_zeros = true;   // rows whose norm is below 1e-12
   double temperature = 1;     // positive, the same on all ranks
-  double learned = 0;         // a learned scale's value; finite
-  bool labels_fit = true;     // what else the loss needs of this rank: a label for each row
+  double learned = 0;         // value of a learned scale; finite
+  bool labels_fit = true;     // further condition on this rank: a label for each row
 };
 
 struct Batch {
   Communicator comm;
-  Rows rows;                                  // samples of every rank
-  std::int64_t first = 0, here = 0, all = 0;  // of this rank's samples the first, their number; that of all ranks together
+  Rows rows;                                  // number of samples of every rank
+  std::int64_t first = 0, here = 0, all = 0;  // this rank's first sample, number of its samples, number of all samples
   std::int64_t width = 0;
-  Tensors views;  // plain, float32 or float64: 16-bit embeddings are computed with in float32
+  Tensors views;  // without layout, float32 or float64: 16-bit embeddings are converted to float32
   LayoutPtr layout;
 
-  // A share of the loss, with the layout that it has if the embeddings have one.
+  // A share of the loss, with a layout if the embeddings have one.
   Tensor share(const Tensor& loss) const { return layout ? loss.with_layout(layout) : loss; }
 };
 
 // Views of the same samples, [n, D] each, on every rank of `comm`; n may differ from rank to rank and be 0. A distributed view is
 // split over exactly these ranks. Collective; one allgather of 72 bytes per rank.
 //
-// Errors, on all ranks alike: what is no matrix of floating-point numbers; views of different shapes; widths, types or
-// temperatures that differ between ranks; fewer samples than `smallest`; a temperature or learned scale that is none; labels that
-// are not one for each row; a SampleError for one that is not finite, or zero, by its global index.
+// Errors, on all ranks alike: a view that is not a matrix of floating-point numbers; views of different shapes; widths, types or
+// temperatures that differ between ranks; fewer samples than `smallest`; a temperature that is not positive, a learned scale that
+// is not finite; a number of labels that is not one per row; a SampleError with the global index for a sample that is not finite,
+// or zero.
 Batch inspect(std::string_view loss, const Tensors& views, const Communicator& comm, const BatchRules& rules = {});
 
 // z / max(|z|, 1e-12), row by row: [n, D] -> [n, D]
 Tensor unit_rows(const Tensor& z);
 // Boolean [rows, columns]: true at (i, first + i).
 Tensor diagonal(std::int64_t rows, std::int64_t columns, std::int64_t first, DeviceKind device);
-// condition ? value : x, for a number
+// condition ? value : x, elementwise; value is a number
 Tensor masked(const Tensor& x, const Tensor& condition, double value);
-// This rank's rows of the D x D matrices whose sum over ranks `local` is part of, and where they begin.
+// Sums the D x D matrices `local` over ranks; returns this rank's rows of the sum and the index of the first one.
 struct MatrixRows {
   Tensor values;
   std::int64_t first = 0;

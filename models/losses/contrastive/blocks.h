@@ -1,13 +1,13 @@
 #pragma once
-// Blocks of samples that travel round a ring of ranks: every rank sees those of all ranks, one at a time.
+// Passes blocks of samples around a ring of ranks: every rank visits the blocks of all ranks, one at a time.
 
 #include "comm/collectives/collectives.h"
 #include "comm/messages/point_to_point.h"
 
 namespace mpigrad::contrastive {
 
-// Calls visit(block, owner) for the blocks of all ranks, this rank's first; the next one is under way meanwhile. A block is a
-// list of tensors of rows[owner] rows each, such as embeddings and labels. Differentiable.
+// Calls visit(block, owner) for the blocks of all ranks, this rank's first, and receives the next block meanwhile. A block is a
+// list of tensors with rows[owner] rows each, such as embeddings and labels. Differentiable.
 template <class Visit>
 void for_each_block(const Tensors& own, const Communicator& comm, const Rows& rows, const Visit& visit) {
   const int p = comm.size(), r = comm.rank(), next = (r + 1) % p, before = (r + p - 1) % p;

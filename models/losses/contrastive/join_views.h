@@ -7,10 +7,10 @@
 namespace mpigrad::contrastive {
 
 // Views of one shape (and layout), [n, ...] each -> [views * n, ...], one after the other on each rank; nothing is sent. A
-// distributed result is split over the same ranks, in blocks of so many times as many samples: its global order is that of the
-// ranks, which matters to nothing but layers that draw random numbers by sample.
+// distributed result is split over the same ranks, in blocks with `views` times as many samples: its global order is the order of
+// the ranks, which matters only to layers that draw random numbers by sample.
 Tensor join_views(const Tensors& views);
-// What an encoder made of join_views(): the embeddings of each view.
+// Splits the embeddings of join_views() into those of each view.
 Tensors split_views(const Tensor& joined, int views = 2);
 
 }  // namespace mpigrad::contrastive

@@ -12,20 +12,20 @@ struct QueueAttributes {
   std::int64_t keys = 65536;
   std::int64_t width = 128;
   DType dtype = DType::float32;
-  std::uint64_t seed = 0;  // of the random unit vectors that it starts with
+  std::uint64_t seed = 0;  // of the random unit vectors in the initial queue
 };
 
 // The latest keys, the same on all ranks: [keys, width].
 class KeyQueue {
  public:
   explicit KeyQueue(const QueueAttributes& attributes = {});
-  // All ranks' keys, [n, width], in the order of ranks, take the place of the oldest. Collective; not recorded. Errors: more keys
-  // than the queue holds; another width.
+  // Replaces the oldest keys by those of all ranks, [n, width], in the order of ranks. Collective; not recorded. Errors: more
+  // keys than the queue holds; another width.
   void enqueue(const Tensor& keys, const Communicator& comm);
-  // A constant; it shares the queue's memory until the next enqueue() replaces that.
+  // A constant, which shares the queue's memory until the next enqueue() replaces it.
   const Tensor& keys() const { return keys_; }
-  std::int64_t next() const { return next_; }  // where the next key goes
-  // What keys() and next() said, from a checkpoint.
+  std::int64_t next() const { return next_; }  // the place of the next key
+  // Restores the values of keys() and next() from a checkpoint.
   void load(const Tensor& keys, std::int64_t next);
 
  private:
@@ -38,12 +38,11 @@ struct MocoAttributes {
   bool normalise = true, refuse_zeros = true;
 };
 
-// q, k: [n, D], queries and their positive keys; queue: [K, D], unit rows. k and the queue get no derivative. N queries of all
-// ranks:
+// q, k: [n, D], queries and their positive keys; queue: [K, D], unit rows. k and the queue get no derivative. With N queries on
+// all ranks:
 //
 //   L = 1/N sum over i of -log( exp(q_i . k_i / T) / (exp(q_i . k_i / T) + sum over j of exp(q_i . queue_j / T)) )
-//
-// This rank's share, as in models/losses/contrastive/pairs.h.
+// Returns this rank's share, as in models/losses/contrastive/pairs.h.
 Tensor moco(const Tensor& q, const Tensor& k, const Tensor& queue, const Communicator& comm,
             const MocoAttributes& attributes = {});
 
@@ -51,11 +50,11 @@ Tensor moco(const Tensor& q, const Tensor& k, const Tensor& queue, const Communi
 // lists whose shapes or types differ.
 void update_momentum_encoder(Parameters& key, const Parameters& query, double momentum = 0.999);
 
-// Moves samples between ranks at random, so that batch norm over one rank's samples cannot tell which belong together: the key
-// encoder sees shuffle(x), and restore() brings its embeddings home. Every rank keeps its number of samples.
+// Moves samples between ranks at random, so that batch norm over one rank's samples cannot reveal which samples belong together:
+// the key encoder gets shuffle(x), and restore() moves its embeddings back. Every rank keeps its number of samples.
 class SampleShuffle {
  public:
-  // rows: samples of every rank. `random` is the same on all ranks: one per step.
+  // rows: number of samples of every rank. `random`: the same on all ranks, a new one for each step.
   SampleShuffle(const Communicator& comm, Rows rows, const Philox& random);
   // [n, ...]: sample p of the global batch becomes sample order[p]. Collective, differentiable.
   Tensor shuffle(const Tensor& x) const { return move(x, order_); }

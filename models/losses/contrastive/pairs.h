@@ -2,17 +2,17 @@
 // Losses that compare samples with each other: local rows of the similarity matrix against the columns of all ranks.
 //
 // Every function returns this rank's share, a scalar: the sum over ranks is the loss of the global batch, and so is the objective
-// of gradient(), whatever the ranks' numbers of samples are; some may have none. `comm` holds the ranks among which the samples
-// are split. Embeddings: [n, D], n may differ between ranks; bfloat16 and float16 are computed with in float32. A distributed
-// tensor may be given, with the same `comm` (sample_group(z)); ranks that share its samples each return the same. What can be
-// wrong with a batch is the same Error on all ranks; see models/losses/contrastive/batch.h.
+// of gradient(), for any numbers of samples per rank; some may be 0. `comm` holds the ranks among which the samples are split.
+// Embeddings: [n, D], n may differ between ranks; bfloat16 and float16 are converted to float32. Embeddings may be distributed,
+// with `comm` = sample_group(z); ranks that share their samples all return the same value. An invalid batch is the same Error on
+// all ranks; see models/losses/contrastive/batch.h.
 
 #include "models/losses/contrastive/batch.h"
 
 namespace mpigrad::contrastive {
 
-// How the N x N similarities are computed. `direct` gathers the columns and holds this rank's rows; `ring` never holds more than
-// a tile (comm/collectives/ring.h), at the price of computing the similarities again in the backward pass.
+// How the N x N similarities are computed. `direct` gathers the columns and stores this rank's rows; `ring` stores only a tile
+// (comm/collectives/ring.h), but computes the similarities again in the backward pass.
 enum class Form : std::uint8_t { direct, ring };
 
 struct NtXentAttributes {
@@ -20,10 +20,11 @@ struct NtXentAttributes {
   bool normalise = true;     // rows to unit norm, max(|z|, 1e-12)
   bool refuse_zeros = true;  // see inspect()
   Form form = Form::direct;
-  std::int64_t tile = 0;  // of the ring; 0: ring_tile() of comm/collectives/ring.h
+  std::int64_t tile = 0;  // rows of a tile of the ring; 0: ring_tile() of comm/collectives/ring.h
 };
 
-// SimCLR (Chen et al. 2020). a, b: two views of the same samples. Of the 2N rows z of both, s_ij = z_i . z_j:
+// SimCLR (Chen et al. 2020). a, b: two views of the same samples. With the 2N rows z of both views on all ranks and s_ij = z_i .
+// z_j:
 //
 //   L = 1/2N sum over i of -log( exp(s_i,pair(i) / T) / sum over k != i of exp(s_ik / T) )
 Tensor nt_xent(const Tensor& a, const Tensor& b, const Communicator& comm, const NtXentAttributes& attributes = {});
@@ -31,17 +32,17 @@ Tensor nt_xent(const Tensor& a, const Tensor& b, const Communicator& comm, const
 struct SupConAttributes {
   double temperature = 0.1;
   bool normalise = true, refuse_zeros = true;
-  // Whether a positive's denominator contains the other positives, too: so it does in the paper's L_out. Otherwise
-  // (optax's ntxent) it is the positive's own term and the negatives'.
+  // Whether the denominator of a positive also contains the other positives, as in the paper's L_out. Otherwise it has the
+  // positive's own term and the negatives (optax's ntxent).
   bool positives_in_denominator = true;
   // Mean over samples of the mean over their positives; otherwise the mean over all positive pairs.
   bool mean_over_samples = true;
-  Form form = Form::direct;  // round a ring, labels travel with the embeddings
+  Form form = Form::direct;  // `ring` passes labels around with the embeddings
   std::int64_t tile = 0;
 };
 
 // Supervised contrastive (Khosla et al. 2020, L_out). z: [n, D], all views one after the other; labels: integers [n]. P(i) are
-// the other rows of i's label, M the number of rows of all ranks; a row without a positive contributes 0:
+// the other rows with the label of i, M is the number of rows on all ranks; a row without a positive contributes 0:
 //
 //   L = 1/M sum over i of -1/|P(i)| sum over p in P(i) of log( exp(s_ip / T) / sum over k != i of exp(s_ik / T) )
 Tensor sup_con(const Tensor& z, const Tensor& labels, const Communicator& comm, const SupConAttributes& attributes = {});
@@ -52,9 +53,9 @@ struct ClipAttributes {
   std::int64_t tile = 0;
 };
 
-// InfoNCE of two towers (van den Oord et al. 2018; CLIP, Radford et al. 2021): row i of a and of b are a pair, all others are
-// not. log_scale: one element, the learned t of the scale e^t, log(1 / 0.07) at the start and at most log(100) (limit_log_scale);
-// the same on all ranks. CE is the mean cross entropy:
+// InfoNCE of two towers (van den Oord et al. 2018; CLIP, Radford et al. 2021): row i of a and row i of b are a pair; all other
+// combinations are negatives. log_scale: one element, the learned t of the scale e^t, log(1 / 0.07) at the start and at most
+// log(100) (limit_log_scale); the same on all ranks. CE is the mean cross entropy:
 //
 //   L = 1/2 ( CE(e^t a b^T, diagonal) + CE(e^t b a^T, diagonal) )
 Tensor clip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const Communicator& comm,
@@ -72,7 +73,7 @@ struct SiglipAttributes {
 //
 //   L = -1/N sum over i, j of log sigmoid( y_ij (e^t a_i . b_j + bias) )
 //
-// A sum of terms, so blocks of b travel round the ring; nothing is gathered, and tiles are computed again backwards.
+// A sum of terms, so blocks of b are passed around the ring; nothing is gathered, and the backward pass computes tiles again.
 Tensor siglip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const Tensor& bias, const Communicator& comm,
               const SiglipAttributes& attributes = {});
 

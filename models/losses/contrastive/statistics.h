@@ -1,6 +1,6 @@
 #pragma once
-// Losses of statistics of the whole batch: D x D matrices, of which each rank adds up the terms of its D / P rows, cut by
-// a reduce-scatter. No embedding is gathered. Conventions as in models/losses/contrastive/pairs.h; embeddings are not normalised.
+// Losses of statistics of the whole batch: D x D matrices. Each rank sums the terms of its D / P rows, which it gets by a
+// reduce-scatter. No embedding is gathered. Conventions as in models/losses/contrastive/pairs.h; embeddings are not normalised.
 
 #include "models/losses/contrastive/batch.h"
 
@@ -19,7 +19,7 @@ Tensor barlow_twins(const Tensor& a, const Tensor& b, const Communicator& comm, 
 
 struct VicRegAttributes {
   double invariance = 25, variance = 25, covariance = 1;  // weights
-  double deviation = 1;                                   // that features are to have at least
+  double deviation = 1;                                   // the least standard deviation of features without a penalty
   double epsilon = 1e-4;
 };
 
@@ -30,11 +30,11 @@ struct VicRegAttributes {
 Tensor vicreg(const Tensor& a, const Tensor& b, const Communicator& comm, const VicRegAttributes& attributes = {});
 
 struct SpectralAttributes {
-  bool all_pairs = true;  // whether a sample's own pair is among those of the second term
+  bool all_pairs = true;  // whether the second term includes the pairs (a_i, b_i)
 };
 
 // HaoChen et al. 2021: L = -2 E[f(x) . f(x+)] + E[(f(x) . f(x'))^2]. The second term, over all pairs of rows of a and b, is
-// <a^T a, b^T b> / N^2: O(N D^2) work. As in the reference code without the N pairs (a_i, b_i):
+// <a^T a, b^T b> / N^2: O(N D^2) work. Without the N pairs (a_i, b_i), as in the reference code:
 // (<a^T a, b^T b> - sum over i of (a_i . b_i)^2) / (N (N - 1)).
 Tensor spectral(const Tensor& a, const Tensor& b, const Communicator& comm, const SpectralAttributes& attributes = {});
 

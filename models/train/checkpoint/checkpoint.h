@@ -1,11 +1,11 @@
 #pragma once
-// Networks in files: HDF5 with one dataset for each parameter, buffer and array of the optimizer, by name. What is the same on
-// all ranks is written once, and what they hold in blocks is put together first, one tensor after the other, so that a file knows
-// nothing of the grid that wrote it and any grid can read it: each rank keeps its blocks of what it reads.
+// Checkpoints: HDF5 files with one dataset for each parameter, buffer and array of the optimizer, by name. Replicated tensors are
+// written once; tensors in blocks are written as whole tensors. A file therefore does not depend on the grid that wrote it and
+// any grid can read it: each rank keeps its blocks of what it reads.
 //
 //   parameters/conv1.weight   buffers/norm1.running_mean   optimizer/momentum/conv1.weight   averages/average/conv1.weight
 //
-// Every dataset has an attribute `checksum`, of its type, shape and elements, and the file one of all the rest
+// Every dataset has an attribute `checksum` of its type, shape and elements, and the file has one of all other contents
 // (framework/tensor/content_hash.h); both are verified before a load changes anything.
 
 #include <filesystem>
@@ -20,16 +20,16 @@
 
 namespace mpigrad {
 
-// What a file says besides tensors. Notes are for the program that wrote it: names without '=', texts without line breaks.
+// Contents of a file other than tensors. Notes are for the program that wrote it: names without '=', texts without line breaks.
 struct CheckpointInfo {
   std::int64_t step = 0, epoch = 0;
   std::map<std::string, std::string> notes{};
-  // In the middle of an epoch: how many of its steps are behind the weights and how many it has, and of their losses the sum and
-  // its weight (RunningMean). 0 steps: between two epochs.
+  // In the middle of an epoch: number of completed steps and of all steps of the epoch, and the sum of the losses and its weight
+  // (RunningMean). 0 steps: between two epochs.
   std::int64_t epoch_step = 0, epoch_steps = 0;
   double epoch_loss = 0, epoch_samples = 0;
-  bool averages = false;  // read: whether the file has averaged weights beside the parameters
-  bool verified = true;   // read: false for files from before there were checksums, of which a line on standard error tells
+  bool averages = false;  // read: whether the file has averaged weights in addition to the parameters
+  bool verified = true;   // read: false for files of older versions without checksums; a line on standard error says so
 };
 
 struct SaveOptions {
@@ -37,78 +37,78 @@ struct SaveOptions {
   const AveragedWeights* averages = nullptr;
   const LossScale* loss_scale = nullptr;
   CheckpointInfo info{};
-  // Rounds floating-point numbers to float16 in the file, which is half as large: for weights that are used and not trained
-  // further. Error: a finite number that float16 cannot hold.
+  // Rounds floating-point numbers to float16 in the file, which is half as large: for weights that are not trained further.
+  // Error: a finite number that float16 cannot hold.
   bool half = false;
 };
 
-// ---- files by themselves, without a network: for tools
+// ---- files without a network: for tools
 
 struct CheckpointTensors {
   CheckpointInfo info{};
-  std::vector<NamedTensor> tensors{};  // "parameters/..." and "buffers/...", by name, on the CPU; of float16 as float32
+  std::vector<NamedTensor> tensors{};  // "parameters/..." and "buffers/...", by name, on the CPU; float16 as float32
 };
-// Verified.
+// Reads a file and verifies its checksums.
 CheckpointTensors read_weights(const std::filesystem::path& path);
 void write_weights(const std::filesystem::path& path, const CheckpointTensors& contents, bool half = false,
                    bool overwrite = false);
 
-// ---- folders of checkpoints: checkpoint.h5 is the newest, checkpoint-STEP.h5 are older ones that are kept
+// ---- folders of checkpoints: checkpoint.h5 is the newest, checkpoint-STEP.h5 are older ones
 
 inline constexpr const char *newest_checkpoint = "checkpoint.h5", *best_weights = "best.h5";
-// Keeps the newest checkpoint under its step's name, before it is replaced: both names are of whole files all the time. Of one
-// rank. One that cannot be read is left to be replaced.
+// Keeps the newest checkpoint under the name with its step, before it is replaced: at any time both names belong to whole files.
+// Called by one rank. A checkpoint that cannot be read is not kept.
 void keep_checkpoint(const std::filesystem::path& folder);
-// Removes all older ones but the `count` newest of them; and those of steps from `step` on, which a training that goes on from
-// before them has left behind. Of one rank.
+// Removes all older checkpoints but the `count` newest; and those of steps from `step` on, which remain if a training was resumed
+// from an earlier step. Called by one rank.
 void remove_old_checkpoints(const std::filesystem::path& folder, std::int64_t count, std::int64_t step);
 struct FoundCheckpoints {
-  std::vector<std::filesystem::path> files{};  // the newest first, by what they say of themselves
-  std::vector<std::string> skipped{};          // why others are not among them
+  std::vector<std::filesystem::path> files{};  // the newest first, by the step that they contain
+  std::vector<std::string> skipped{};          // why other files are not included
 };
 FoundCheckpoints find_checkpoints(const std::filesystem::path& folder);
 
-// Collective; rank 0 writes, under a temporary name until the file is complete. What goes wrong there is an Error on every rank.
-// Before that the parameters of all ranks are compared (comm/distributed/same_parameters.h): where they have drifted apart
-// nothing is written, and an older file stays. Buffers and the optimizer's state are rank 0's. A checkpoint at `path` is replaced
-// when the new one is complete and on the disk. Error: require_replaceable().
+// Writes a checkpoint. Collective; the file has a temporary name until it is complete. A failure on one rank is an Error on every
+// rank. First compares the parameters of all ranks (comm/distributed/same_parameters.h): if they have drifted apart nothing is
+// written, and an older file stays. Replicated buffers and state of the optimizer are those of rank 0. A checkpoint at `path` is
+// replaced when the new one is complete and on the disk. Error: require_replaceable().
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world,
                      const SaveOptions& options = {});
-// FileInTheWay: at `path` is a file that is neither a checkpoint nor a damaged one, so that save_checkpoint() would not replace
-// it. For programs that save after a long training. Of one rank.
+// FileInTheWay: `path` is a file that is neither a checkpoint nor a damaged one, so that save_checkpoint() would not replace it.
+// For programs that save after a long training. Called by one rank.
 void require_replaceable(const std::filesystem::path& path);
 
 struct LoadOptions {
   Optimizer* optimizer = nullptr;  // of the same kind as the one saved
   AveragedWeights* averages = nullptr;
-  LossScale* loss_scale = nullptr;  // stays as it is where the file has none: training may go on in another precision
-  bool averaged = false;            // parameters become the averaged weights of a file that has some
+  LossScale* loss_scale = nullptr;  // unchanged if the file has none: training may continue in another precision
+  bool averaged = false;            // parameters become the averaged weights of the file, if it has them
 };
 
-// Every rank reads for itself. Names, shapes and element types (but for float16, which becomes the network's) must be those of
-// the network, in both directions, and the file undamaged; nothing is changed if they are not. The tensors are in memory twice
-// for that moment.
+// Reads a checkpoint, on every rank independently. The file must have exactly the tensors of the network, with the same shapes
+// and element types (float16 is converted), and must be undamaged; otherwise an Error, and nothing is changed. The tensors are in
+// memory twice while loading.
 CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& net, const LoadOptions& options = {});
-// ---- fine-tuning: from the weights of another network, as far as they go
+// ---- fine-tuning: from the weights of another network, as far as they match
 
 struct TakeOptions {
-  // Which of the network's parameters and buffers are taken, by patterns of their names ("encoder.*", as fnmatch(3) has them),
-  // and what they are called in the file: "" for the same, else a name in whose one `*` stands what stands in that of the
-  // pattern. The first pattern that a name matches counts. None at all: what both have under one name, of one shape.
+  // The parameters and buffers of the network to load, by patterns of fnmatch(3) for their names ("encoder.*"), and their names
+  // in the file: "" for the same name, else a name with one `*`, which stands for the same text as the `*` of the pattern. The
+  // first pattern that a name matches applies. No patterns: all tensors that have the same name and shape in both.
   struct Pattern {
     std::string network, file{};
   };
   std::vector<Pattern> patterns{};
 };
 struct TakenWeights {
-  std::vector<std::string> taken, left;  // of the network: what the file had for it, and what stays as it was
-  std::vector<std::string> unused;       // of the file
+  std::vector<std::string> taken, left;  // names in the network: loaded from the file, and unchanged
+  std::vector<std::string> unused;       // names in the file
 };
-// Errors, before anything changes: a pattern that no name matches; with patterns, what they name is not in the file, or of
+// Errors, before anything changes: a pattern that no name matches; with patterns, a tensor that is not in the file, or has
 // another shape or type; a damaged file.
 TakenWeights take_weights(const std::filesystem::path& path, nn::Module& net, const TakeOptions& options = {});
 
-// The tensors stay in the file.
+// Reads the contents of a file other than its tensors.
 CheckpointInfo read_checkpoint_info(const std::filesystem::path& path);
 
 }  // namespace mpigrad

@@ -1,5 +1,5 @@
 #pragma once
-// What files of checkpoints are made of, for what writes them and what reads them. Not installed.
+// The format of checkpoint files, shared by the code that writes and the code that reads them. Not installed.
 
 #include <array>
 #include <filesystem>
@@ -16,12 +16,12 @@ namespace mpigrad::checkpoint_file {
 
 inline constexpr const char* format_name = "mpigrad checkpoint 2";
 inline constexpr const char* unverified_format_name = "mpigrad checkpoint 1";  // had no checksums
-inline constexpr std::string_view format_prefix = "mpigrad checkpoint ";       // behind it the version
+inline constexpr std::string_view format_prefix = "mpigrad checkpoint ";       // followed by the version
 inline constexpr int format_version = 2;
 inline constexpr const char* checksum_name = "checksum";  // attribute of every dataset, and of "/": Seal
 inline constexpr const char* notes_name = "notes";
 
-// Every number that may stand beside the tensors; an attribute of "/".
+// Names of all numbers that a file may contain, as attributes of "/".
 inline constexpr std::array number_names{"step",
                                          "epoch",
                                          "optimizer_steps",
@@ -36,8 +36,7 @@ inline constexpr std::array number_names{"step",
 
 std::string checksum_of(DType type, const Shape& shape, const void* values);
 
-// One checksum of the numbers, the notes and the names and checksums of all tensors, so that none can be missing or another
-// one's.
+// One checksum of the numbers, the notes and the names and checksums of all tensors, to detect missing or exchanged tensors.
 class Seal {
  public:
   void add(const std::string& name, const std::string& text);
@@ -49,16 +48,16 @@ class Seal {
   std::uint64_t hash_ = 0;
 };
 
-// Parameters and buffers. Error: a network that is not built.
+// Parameters and buffers of a network. Error: the network is not built.
 std::vector<NamedTensor> network_tensors(nn::Module& net);
 void append(std::vector<NamedTensor>& list, const std::string& group, const std::vector<NamedTensor>& more);
-// Those of a network and of what the options name; blocks whose elements lie scattered in the whole are redistributed, so that
-// each rank has rows of it, which are written at once. Collective where there are blocks.
+// The tensors of a network and of the objects in `options`; blocks that are not contiguous in the whole tensor are redistributed,
+// so that each rank has rows, which it writes in one piece. Collective if there are blocks.
 std::vector<NamedTensor> tensors_of(nn::Module& net, const SaveOptions& options);
 
-// What a file says besides tensors, as it is when this is made.
+// Contents of a file other than tensors, as of the time of construction.
 struct Remarks {
-  explicit Remarks(const SaveOptions& options);  // Error: a note that is none
+  explicit Remarks(const SaveOptions& options);  // Error: an invalid note
   struct Number {
     const char* name;
     std::variant<std::int64_t, double> value;
@@ -67,64 +66,63 @@ struct Remarks {
   std::vector<std::string> notes;
 };
 
-// What is written of a tensor, the same on all ranks.
+// Description of a tensor in a file, the same on all ranks.
 struct Item {
   std::string name;
-  Shape shape;                    // of all of it
-  DType type = DType::float32;    // of its elements, which the checksum is of
-  DType stored = DType::float32;  // in the file: float16 of what was rounded
+  Shape shape;                    // of the whole tensor
+  DType type = DType::float32;    // type of its elements, on which the checksum is computed
+  DType stored = DType::float32;  // type in the file: float16 if it is rounded
 };
-// A part of one that this rank writes. Nobody else writes any of it, and all parts together are the tensor.
+// A part of an item that this rank writes. Parts of an item do not overlap and together make up the tensor.
 struct Part {
   std::size_t item = 0;
   Box box;
   Tensor value;                     // [box], on the host or a GPU, of type `type`
-  const std::byte* copy = nullptr;  // of it, in memory of the host: written instead
-  std::function<Tensor()> read{};   // instead of it, whenever it is needed: what need not all be in memory at once
+  const std::byte* copy = nullptr;  // a copy of `value` in host memory: written instead
+  std::function<Tensor()> read{};   // returns the value when it is needed, instead of `value`: to keep it out of memory
 };
 struct Contents {
   std::vector<Item> items;
   std::vector<Part> parts;
-  bool shared = false;  // whether other ranks than the first have parts
+  bool shared = false;  // whether ranks other than rank 0 have parts
 };
-// What is the same on all ranks is rank 0's to write, of blocks each the lowest rank's that has it.
-// Copies that begin at multiples of this, in memory, go to the disk without the system's own copy in between, where it can do
-// that.
+// Copies in memory that begin at multiples of this are written to the disk without a copy by the system, where the system
+// supports that.
 inline constexpr std::int64_t block_bytes = 4096;
+// Rank 0 writes replicated tensors; of the ranks that have a block the lowest writes it.
 Contents contents_of(const std::vector<NamedTensor>& tensors, bool half, int rank);
 
-// One file by all ranks of `transport` that have parts; null: by this process alone, which has all. Under a temporary name until
-// it is whole and on the disk. The HDF5 library makes the file's structure and is free again while elements are written.
-// Collective. What goes wrong on any rank is an Error on all; nothing is left then.
+// Writes one file by all ranks of `transport` that have parts; null: by this process, which has all parts. The file has a
+// temporary name until it is complete and on the disk. The HDF5 library creates the file's structure and is available to others
+// while elements are written. Collective. A failure on any rank is an Error on all ranks and leaves no file.
 enum class Replaces : std::uint8_t { nothing, checkpoints, anything };
 void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, Replaces replaces,
                 const std::shared_ptr<Transport>& transport);
 
-// ---- parts of a checkpoint in files of their own, one for each rank: what it wrote of the whole
+// ---- parts of a checkpoint in separate files, one per rank: the parts that the rank writes
 
 struct PartId {
   std::int64_t step = -1, rank = 0, ranks = 0;
   bool operator==(const PartId&) const = default;
 };
-// A checkpoint's file like any other, in which each tensor is this rank's part of it, and notes say where that belongs. By this
-// process alone.
+// Writes a checkpoint file whose tensors are this rank's parts; notes say where they belong in the whole. Not collective.
 void write_part(const std::filesystem::path& path, const Contents& contents, Remarks remarks, int rank, int ranks);
-// What it is. Error: no part, or damaged anywhere.
+// Verifies a part completely and returns its identity. Error: not a part, or damaged.
 PartId verify_part(const std::filesystem::path& path);
-// The checkpoint that these are all parts of, in order of their ranks. Its tensors are in memory one part at a time. Error: parts
-// that are not those of one checkpoint.
+// Writes the checkpoint made of all these parts, in the order of their ranks, with one part in memory at a time. Error: parts
+// that do not belong to one checkpoint.
 void join_parts(const std::vector<std::filesystem::path>& paths, const std::filesystem::path& path);
 
-// What a file says; its seal is verified.
+// The contents of a file other than tensors; verifies its seal.
 CheckpointInfo read_info(const Hdf5Reader& file);
-// Whether a dataset is of the tensor's shape and type, or float16 of another floating-point type.
+// Whether a dataset has the tensor's shape and its type, or float16 if the tensor is floating-point.
 bool fits(const Hdf5Dataset& stored, const Tensor& value);
-// A tensor of the file in host memory, or of one in blocks this rank's. Error: a wrong checksum.
+// Reads a tensor of the file to host memory; of a tensor in blocks only this rank's. Error: a wrong checksum.
 Tensor read_tensor(const Hdf5Reader& file, const NamedTensor& tensor, bool verified);
-// Copies it to where the network has it.
+// Copies `values` to the memory of `to`, on its device.
 void give(const Tensor& to, const Tensor& values);
 
-// What went wrong on rank 0 ("": nothing) is an Error on every rank, so that none waits for the others. Collective.
+// Throws rank 0's `error` (unless it is "") on every rank, so that none waits for the others. Collective.
 void throw_everywhere(const Communicator& world, std::string error);
 
 }  // namespace mpigrad::checkpoint_file

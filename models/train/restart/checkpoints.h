@@ -1,5 +1,5 @@
 #pragma once
-// When a training writes checkpoints, which of them stay, and when it ends to be gone on from.
+// Checkpoint policy: when to write, which to keep, when to stop so that the run can be resumed.
 
 #include <atomic>
 #include <chrono>
@@ -16,29 +16,29 @@
 
 namespace mpigrad {
 
-// Of one training; all calls are collective.
+// The checkpoints of one training; all calls are collective.
 class Checkpoints {
  public:
   Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicator& world, const TrainerHooks& hooks,
               const TrainerOptions& options, TrainerResult& result);
 
-  // What is done where a signal asks for a report.
+  // The function to call when a signal asks for a report.
   void on_report(std::function<void()> report) { report_ = std::move(report); }
-  // Before the first step, if asked for. It is neither counted nor timed: no step waits for it.
+  // Writes a checkpoint before the first step, if options ask for it. It is neither counted nor timed: no step waits for it.
   void write_first(CheckpointInfo info);
-  // When all epochs are over, if asked for and not written yet.
+  // Writes a checkpoint after all epochs, if options ask for it and it has not been written.
   void write_end(CheckpointInfo info);
-  // Whether there may be any between the steps of an epoch.
+  // Whether checkpoints between the steps of an epoch are possible.
   bool within_epochs() const { return o_.checkpoint_steps > 0 || o_.local_steps > 0 || asks(); }
-  // Between two steps, of which `step` are behind: whether write() is to be called.
+  // Called between two steps, after `step` steps; returns whether write() is to be called.
   bool due(std::int64_t step);
-  // Whether training ends.
+  // Writes a checkpoint. Returns whether training ends.
   bool write(CheckpointInfo info);
-  // Behind an epoch, with as many steps: writes if that is due. Whether training ends.
+  // Called after an epoch, after `step` steps; writes a checkpoint if one is due. Returns whether training ends.
   bool after_epoch(const CheckpointInfo& info, std::int64_t step);
-  // Waits until what was begun is durable.
+  // Waits until the checkpoint in progress is durable.
   void finish();
-  // Weights of the best epoch so far.
+  // Writes the weights of the best epoch so far.
   void write_best(const CheckpointInfo& info);
 
  private:
@@ -47,7 +47,7 @@ class Checkpoints {
 
   bool asks() const { return signals_ || o_.time_limit > 0 || o_.checkpoint_seconds > 0; }
   Reason reason() const;
-  // f, while the network has what the hooks add to it.
+  // Runs f between the hooks before_checkpoint and after_checkpoint.
   void with_state(const std::function<void()>& f) const;
   void reserve(CheckpointSaver& saver) const;
   SaveOptions with_all(CheckpointInfo info) const;
@@ -56,7 +56,7 @@ class Checkpoints {
   bool local_due(std::int64_t step);
   void save_locally(CheckpointInfo info, std::int64_t step);
   void count_durable();
-  // wanted_ but for a report, which is made.
+  // Sets wanted_; makes a report if one is wanted.
   void note_wanted(std::int64_t all);
   bool ends();
 
@@ -71,16 +71,16 @@ class Checkpoints {
   std::function<void()> report_{};
   std::int64_t wanted_ = nothing;
   Clock::time_point saved_ = Clock::now();
-  std::int64_t saved_epoch_ = -1;    // of the last in this run
-  bool staged_ = false;              // and not known to be durable
-  std::atomic<double> slowest_ = 0;  // seconds until one was durable
+  std::int64_t saved_epoch_ = -1;    // of the last checkpoint in this run
+  bool staged_ = false;              // a checkpoint is staged and not known to be durable
+  std::atomic<double> slowest_ = 0;  // seconds until a checkpoint was durable, the maximum
   std::optional<Clock::time_point> last_step_;
   double longest_step_ = 0;               // seconds
-  std::int64_t step_ = 0;                 // that due() was asked about
+  std::int64_t step_ = 0;                 // the last argument of due()
   std::optional<std::int64_t> copied_{};  // the step before the first, or of the last local copy
-  std::optional<CheckpointSaver> saver_;  // ends first; none: training waits
+  std::optional<CheckpointSaver> saver_;  // destroyed first; none: training waits for writing
   std::optional<LocalCopies> local_;
-  std::optional<CheckpointSaver> local_saver_;  // before what its thread uses
+  std::optional<CheckpointSaver> local_saver_;  // destroyed before the objects that its thread uses
 };
 
 }  // namespace mpigrad

@@ -1,5 +1,5 @@
 #pragma once
-// What ends a training from outside: signals that batch systems send ahead of their limit, or people.
+// Interruptions of a training: signals that batch systems send before their limit, or that users send.
 
 #include <cstdint>
 
@@ -7,38 +7,38 @@
 
 namespace mpigrad {
 
-// While one lives, the first SIGTERM, SIGINT or SIGUSR1 of this process is noted and does nothing else; another of the same kind
-// does what it did before, where noted() has told of the first a second after it or later. SIGUSR2 asks for a report, as often as
-// it comes.
+// While one is in scope, the first SIGTERM, SIGINT or SIGUSR1 of this process is only noted. A second one of the same kind has
+// its previous effect, provided that noted() has returned the first one, a second or more after it came. Every SIGUSR2 asks for a
+// report.
 class NotedSignals {
  public:
   NotedSignals();
   ~NotedSignals();
   NotedSignals(const NotedSignals&) = delete;
   NotedSignals& operator=(const NotedSignals&) = delete;
-  // The name of the first that came, or null.
+  // The name of the first signal, or null.
   static const char* noted();
   static bool asked_for_report();
   static void report_made();
 };
 
-// The maximum of a number over the ranks, known to all of them one call later, so that no rank waits for a message between two
-// steps.
+// The maximum of a number over ranks, known to all ranks one call later, so that no rank waits for a message between two steps.
 class DeferredMax {
  public:
   explicit DeferredMax(const Communicator& world) : world_(world) {}
   DeferredMax(const DeferredMax&) = delete;
   DeferredMax& operator=(const DeferredMax&) = delete;
-  // The largest of what ranks said in the call before; the first time 0. Collective, as is the next.
+  // Returns the maximum of the numbers that ranks passed in the previous call, where a number counts as 0 unless it was above the
+  // result of its call; 0 in the first call. Collective.
   std::int64_t ask(std::int64_t mine);
-  // Of this call.
+  // Returns the maximum of the numbers of this call and of the last ask(). Collective.
   std::int64_t now(std::int64_t mine);
 
  private:
   std::int64_t finish();
   const Communicator& world_;
   std::int64_t mine_ = 0, largest_ = 0;
-  Pending pending_;  // after what it writes to: waited for before that goes
+  Pending pending_;  // declared after the numbers it writes, so that it is waited for before they are destroyed
 };
 
 }  // namespace mpigrad

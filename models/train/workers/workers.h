@@ -1,6 +1,6 @@
 #pragma once
-// Logical workers: W workers of data-parallel training on P <= W ranks, with the arithmetic of W ranks, so that what 64 workers
-// learn can be studied on two cores. On P = W ranks each has one worker, and this is a data-parallel training.
+// Virtual workers: W workers of data-parallel training simulated on P <= W ranks, with the arithmetic of W ranks, so that
+// training with 64 workers can be studied on two cores. On P = W ranks each has one worker, and this is a data-parallel training.
 //
 //   Workers workers(world, make_network, {4, 1, 16, 16, 1}, {.seed = 1}, make_optimizer, {.workers = 64});
 //   for (auto& [x, y] : loader.epoch(0)) workers.step(x, y, loss);
@@ -18,54 +18,56 @@
 namespace mpigrad {
 
 enum class Synchronisation : std::uint8_t {
-  gradients,  // averaged in every step: all workers have the same weights
-  weights,    // each steps by itself; every so many steps weights and running statistics become their mean (periodic averaging)
-  gossip,     // the same, but means of two: pairs of workers drawn anew each time (Boyd et al. 2006)
+  gradients,  // gradients are averaged in every step: all workers have the same weights
+  weights,    // independent steps; after every `every` steps weights and statistics become their mean (periodic averaging)
+  gossip,     // the same, but means over random pairs of workers (Boyd et al. 2006)
 };
 
 struct WorkersOptions {
-  int workers = 1;  // of all ranks; a multiple of their number
+  int workers = 1;  // total number; a multiple of the number of ranks
   Synchronisation synchronisation = Synchronisation::gradients;
-  std::int64_t every = 1;  // steps from one averaging of weights to the next
-  std::uint64_t seed = 0;  // of gossip's pairs
-  double clip_norm = 0;    // of the gradient that makes a step; 0: no limit
+  std::int64_t every = 1;  // steps between averagings of weights
+  std::uint64_t seed = 0;  // of the pairs of gossip
+  double clip_norm = 0;    // limit of the norm of the gradient of a step; 0: none
 };
 
 struct WorkersStep {
   double loss = 0;  // mean of all workers
-  // |G|^2: mean of the workers' own, and that of their mean gradient, for NoiseScale. The latter of `gradients` alone, else NaN.
+  // For NoiseScale: the mean of |G|^2 over workers, and |G|^2 of their mean gradient, which is NaN unless
+  // Synchronisation::gradients.
   double small_squared_norm = 0, big_squared_norm = 0;
 };
 
-// Running statistics of norms are each worker's own within a step, of its own samples, and their mean counts behind it
-// (gradients), or behind the next averaging. The optimizer's state is each worker's own and is not averaged. Random layers draw
-// other numbers for each worker. Networks in host memory, without layouts.
+// Each worker has its own running statistics of norms within a step, from its own samples; they are averaged after the step
+// (gradients), or at the next averaging. With weights or gossip each worker has its own state of the optimizer, which is not
+// averaged. Random layers draw different numbers for each worker. Networks must be in host memory, without layouts.
 class Workers {
  public:
-  // A loss that is not finite.
+  // Error: a loss is not finite.
   class Diverged : public Error {
    public:
     using Error::Error;
   };
   using MakeNetwork = std::function<std::unique_ptr<nn::Module>()>;
   using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
-  // `input`: of one worker's batch. All begin with the same weights. Collective. Errors: workers that ranks cannot share evenly.
+  // `input`: shape of the batch of one worker. All workers begin with the same weights. Collective. Errors: the workers cannot be
+  // divided evenly among ranks.
   Workers(const Communicator& world, const MakeNetwork& make, const Shape& input, const nn::BuildOptions& build,
           const MakeOptimizer& optimizer, const WorkersOptions& options);
 
   int workers() const { return options_.workers; }
-  int local() const { return options_.workers / world_.size(); }  // of this rank, one after the other from first() on
+  int local() const { return options_.workers / world_.size(); }  // workers of this rank: first(), first() + 1, ...
   int first() const { return world_.rank() * local(); }
 
-  // x [local() b, ...] and y: samples of this rank's workers, in their order. The loss is a mean over samples of one worker.
-  // Collective. Diverged, on all ranks: a loss that is not finite.
+  // Makes a step. x [local() b, ...] and y: samples of this rank's workers, in the order of workers. The loss is a mean over
+  // samples of one worker. Collective. Diverged, on all ranks: a loss that is not finite.
   WorkersStep step(const Tensor& x, const Tensor& y, const LossFunction& loss);
   void set_learning_rate(double rate);
   std::int64_t steps() const { return steps_; }
 
-  // A network with the mean of all workers' weights and statistics, until the next step. Collective where weights differ.
+  // A network with the mean of all workers' weights and statistics, valid until the next step. Collective if weights differ.
   nn::Module& mean();
-  // On this rank: networks, and bytes of parameters, statistics and states of optimizers.
+  // Numbers on this rank: networks, and bytes of their parameters, statistics and optimizer states.
   std::int64_t copies() const { return static_cast<std::int64_t>(replicas_.size()) + (mean_ ? 1 : 0); }
   std::int64_t bytes() const;
 
@@ -82,8 +84,8 @@ class Workers {
 
   Communicator world_;
   WorkersOptions options_;
-  std::vector<Replica> replicas_;     // one of `gradients`, else local() of them
-  std::unique_ptr<nn::Module> mean_;  // where weights differ
+  std::vector<Replica> replicas_;     // one with Synchronisation::gradients, else local()
+  std::unique_ptr<nn::Module> mean_;  // only if weights differ
   std::int64_t steps_ = 0;
 };
 
