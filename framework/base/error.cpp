@@ -1,6 +1,6 @@
 #include "framework/base/error.h"
 
-#if __has_include(<execinfo.h>)  // not every C library has it
+#if __has_include(<execinfo.h>)  // missing in some C libraries
 #include <execinfo.h>
 #define MPIGRAD_HAS_BACKTRACE
 #endif
@@ -15,7 +15,7 @@ std::vector<void*> calls_here() {
 #ifdef MPIGRAD_HAS_BACKTRACE
   std::array<void*, 64> calls{};
   const int count = backtrace(calls.data(), static_cast<int>(calls.size()));
-  return std::vector<void*>(calls.begin(), calls.begin() + count);  // braces would make a list of two pointers
+  return std::vector<void*>(calls.begin(), calls.begin() + count);  // braces would make a vector of two pointers
 #else
   return {};
 #endif

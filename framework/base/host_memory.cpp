@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto unlimited = std::numeric_limits<std::int64_t>::max();
 
-// The number behind `key` in a file of lines "key number"; without a key the file's first.
+// The number after `key` in a file of lines "key number"; without a key the first number of the file.
 std::optional<std::int64_t> number_in(const std::filesystem::path& path, const std::string& key = "") {
   std::ifstream file(path);
   std::string word;
@@ -32,7 +32,8 @@ std::int64_t of_system() {
   return available ? (*available + swap.value_or(0)) * 1024 : unlimited;
 }
 
-// The control group (version 2) and those around it; in a container the root of what it sees. Pages of files are given back.
+// The limits of the control group (version 2) and its parents; in a container up to the root that it sees. Inactive pages of
+// files count as available.
 std::int64_t of_control_groups() {
   const std::filesystem::path root("/sys/fs/cgroup");
   std::ifstream file("/proc/self/cgroup");

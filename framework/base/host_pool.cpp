@@ -14,10 +14,11 @@ namespace mpigrad {
 namespace {
 
 constexpr std::size_t granule = 4096;
-constexpr std::size_t smallest_pooled = 64 * 1024;  // below, malloc is good enough
-// Pages beyond the most that was in use may be this part of it, or this many bytes: smaller holes are not worth fresh pages.
+constexpr std::size_t smallest_pooled = 64 * 1024;  // smaller blocks come from malloc
+// Pages beyond the peak in use may be the peak divided by `tolerated_part`, or `tolerated_bytes`: to release less does not pay
+// for fresh pages.
 constexpr std::size_t tolerated_part = 256, tolerated_bytes = 16 << 20;
-// The system gives large pages.
+// The size of large pages of the system.
 constexpr std::size_t large_page = 2 << 20;
 
 std::byte* plain(std::size_t bytes) {
@@ -55,7 +56,7 @@ HostPool::HostPool(std::size_t range) {
     range_ = nullptr;
     return;
   }
-  // The system does not align it: large pages, which are, would be broken up where their ends are given back.
+  // The system does not align the range; with an unaligned base, releasing the ends of blocks would break up large pages.
   const auto address = reinterpret_cast<std::uintptr_t>(range_);
   base_ = static_cast<std::byte*>(range_) + (large_page - address % large_page) % large_page, size_ = range;
   madvise(base_, size_, MADV_HUGEPAGE);
@@ -101,7 +102,7 @@ HostPool::Use HostPool::use() const {
   return use_;
 }
 
-// The block will have pages.
+// Notes that the block will have pages.
 void HostPool::touch(std::size_t offset, std::size_t length) {
   const auto end = offset + length;
   auto part = untouched_.upper_bound(offset);
@@ -120,7 +121,7 @@ void HostPool::touch(std::size_t offset, std::size_t length) {
   }
 }
 
-// Takes pages from the ends of the highest holes, large pages as a whole: to break one up costs more than it frees.
+// Releases pages from the ends of the highest holes, in whole large pages: breaking one up costs more than it frees.
 void HostPool::give_back(std::size_t excess) {
   const auto up = [](std::size_t at) { return (at + large_page - 1) / large_page * large_page; };
   const auto down = [](std::size_t at) { return at / large_page * large_page; };
@@ -128,7 +129,7 @@ void HostPool::give_back(std::size_t excess) {
     const auto first = up(hole->first);
     auto last = down(hole->first + hole->second);
     while (first < last && excess > 0) {
-      // The part without pages that lies before, or around, `last`.
+      // The part without pages before or around `last`.
       const auto bare = untouched_.lower_bound(last);
       const bool any = bare != untouched_.begin();
       const auto bare_end = any ? std::prev(bare)->first + std::prev(bare)->second : 0;
@@ -142,7 +143,7 @@ void HostPool::give_back(std::size_t excess) {
         continue;
       }
       const auto from = std::max(lower, last - std::min(last - lower, up(excess)));
-      if (madvise(base_ + from, last - from, MADV_DONTNEED) != 0) return;  // locked memory stays
+      if (madvise(base_ + from, last - from, MADV_DONTNEED) != 0) return;  // locked memory cannot be released
       insert(untouched_, from, last - from);
       use_.resident -= last - from;
       excess -= std::min(excess, last - from);

@@ -17,11 +17,12 @@ namespace mpigrad {
 
 JobQueue::JobQueue(int threads) {
   require(threads >= 0 && threads <= 1024, "[jobs] {} threads", threads);
-  const std::lock_guard lock(mutex_);  // a thread that looks who is its own waits until all are there
+  const std::lock_guard lock(mutex_);  // threads wait in is_mine() until the list is complete
   try {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error&) {
-    // Fewer do the work, too. None do not: jobs that one thread runs one after the other share data without a lock.
+    // Continue with fewer threads, but not with none: jobs that rely on running one after the other on one thread share data
+    // without a lock.
     if (threads_.empty()) throw;
   }
 }
@@ -53,9 +54,9 @@ void JobQueue::enqueue(std::function<void()> job) {
 
 namespace {
 
-// Who submits a job has other things to do. A thread of the usual policy that is woken may take the processor from who wakes it
-// and keep it for a whole job, a millisecond of reading, say, for which nobody waits yet. One of batch work gets the same share
-// of the processors, but waits for its turn. Where the system refuses that, jobs run as before.
+// Gives this thread the batch scheduling policy. With the default policy a woken thread may take the processor from the
+// submitting thread for a whole job, say a millisecond of reading that is not needed yet. A batch thread gets the same share of
+// the processors, but does not preempt. If the system refuses, jobs run with the default policy.
 void work_as_batch() {
 #ifdef __linux__
   const sched_param none{};

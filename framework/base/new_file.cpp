@@ -32,7 +32,7 @@ struct stat status_of(int descriptor) {
   return fstat(descriptor, &status) == 0 ? status : decltype(status){};
 }
 
-// Whether the path, not followed, is a name of the open file.
+// Whether `path`, without following links, is a name of the open file.
 bool is_named(int descriptor, const fs::path& path) {
   struct stat there {};
   const auto mine = status_of(descriptor);
@@ -51,7 +51,7 @@ const char* kind_of(mode_t mode) {
   throw FileInTheWay(fmt::format("[{}] {} is in the way: {}", who, path.string(), what));
 }
 
-// False: there is none. A link is not followed.
+// Returns false if nothing has that name; links are not followed. FileInTheWay: it is not a regular file.
 bool require_regular(const fs::path& path, const std::string& who, bool or_link) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return false;
@@ -70,7 +70,7 @@ void write_to(int descriptor, std::span<const std::byte> bytes, const fs::path& 
 
 fs::path folder_of_file(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
 
-// The rename itself; not every file system can, and the file is whole in any case.
+// Syncs the rename itself. Not every file system supports this; the file is complete in any case.
 void synchronise_folder(const fs::path& folder) {
   const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -87,14 +87,14 @@ void rename_to(const fs::path& temporary, const fs::path& path, const std::strin
 
 // ---- temporary names
 
-// The beginning of the temporary names of a file. A name of the greatest length leaves no room for the rest.
+// The beginning of the temporary names of a file, cut so that the longest allowed name has room for the rest.
 std::string part_prefix(const fs::path& path) {
   auto name = path.filename().string();
   if (name.size() > longest_name) name.resize(longest_name);
   return fmt::format(".{}.", name);
 }
 
-// The first of the digits: of this host.
+// The first digits identify this host.
 constexpr std::size_t host_digits = 4;
 std::string host_part() {
   std::array<char, 256> name{};
@@ -119,7 +119,7 @@ bool is_part_name(std::string_view name) {
   return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// A lock of one byte behind all data: the parallel driver of HDF5 and HDF5 itself may lock the data.
+// Locks one byte after all data: the parallel driver of HDF5 and HDF5 itself may lock the data.
 enum class Lock { mine, taken, unavailable };
 Lock lock_part(int descriptor, short type = F_WRLCK) {
   struct flock lock {};
@@ -128,7 +128,7 @@ Lock lock_part(int descriptor, short type = F_WRLCK) {
   return errno == EAGAIN || errno == EACCES ? Lock::taken : Lock::unavailable;
 }
 
-// Locks of another host are not seen in every file system: a file of another host has to be old, too.
+// Some file systems do not show locks of other hosts, so a file of another host is removed only if it is also old.
 void remove_if_abandoned(const fs::path& name, bool of_this_host) {
   const int descriptor = open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -143,7 +143,7 @@ void remove_if_abandoned(const fs::path& name, bool of_this_host) {
   close(descriptor);
 }
 
-// A process looks through a folder once: a folder of 100,000 files is not read for each file that is written there.
+// A process searches a folder once, not for each file that it writes: a folder may have 100,000 files.
 void remove_abandoned(const fs::path& path) {
   static std::mutex mutex;
   static auto& found = *new std::map<fs::path, std::vector<std::string>>;
@@ -191,12 +191,12 @@ NewFile::NewFile(const fs::path& path, const std::string& who, const Create& cre
       unlink(temporary_.c_str());
       throw;
     }
-    // Another process may take the file for an abandoned one until it is locked.
+    // Until the file is locked, another process may consider it abandoned and remove it.
     if (lock_part(descriptor_) != Lock::taken && is_named(descriptor_, temporary_)) return;
     unlink(temporary_.c_str());
     close(descriptor_);
   }
-  fail("[{}] {} cannot be written: new files do not stay in its folder", who, path.string());
+  fail("[{}] {} cannot be written: new files disappear from its folder", who, path.string());
 }
 
 NewFile::~NewFile() {
@@ -233,7 +233,7 @@ void write_to_device(const fs::path& path, const std::string& text, const std::s
 }
 
 namespace {
-// Some file systems give every new file to one owner.
+// The owner of new files; some file systems give all files to one owner.
 uid_t owner_of_new_files(const fs::path& path, const std::string& who) {
   return status_of(NewFile(path, who).descriptor()).st_uid;
 }
@@ -242,7 +242,7 @@ uid_t owner_of_new_files(const fs::path& path, const std::string& who) {
 int open_growing_file(const fs::path& path, int flags, const std::string& who, bool of_others) {
   constexpr int safely = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   const int wanted = (flags & ~O_TRUNC) | safely;
-  // Other processes may make and remove the file meanwhile.
+  // Other processes may create and remove the file meanwhile.
   for (int attempt = 0;; ++attempt) {
     const bool there = require_regular(path, who, false);
     const int file = there ? open(path.c_str(), wanted) : open(path.c_str(), wanted | O_CREAT | O_EXCL, 0666);

@@ -36,7 +36,7 @@ Descriptor open_own(const fs::path& path, const std::string& who, int flags, mod
   Descriptor file(open(path.c_str(), flags | own_safely, 0600));
   const int reason = errno;
   struct stat about {};
-  // Of what could not be opened, the reason that helps.
+  // If it could not be opened, find the reason that helps the user.
   const bool known = file ? fstat(file.get(), &about) == 0 : lstat(path.c_str(), &about) == 0;
   if (known) require_own(about, kind, owner, path, who);
   require(file && known, "[{}] {} cannot be opened: {}", who, path.string(), std::strerror(reason));
@@ -47,7 +47,7 @@ void make_all(const fs::path& path, const std::string& who) {
   std::error_code none;
   if (path.empty() || fs::exists(fs::symlink_status(path, none))) return;
   make_all(path.parent_path(), who);
-  require(mkdir(path.c_str(), 0700) == 0 || errno == EEXIST, "[{}] the folder {} cannot be made: {}", who, path.string(),
+  require(mkdir(path.c_str(), 0700) == 0 || errno == EEXIST, "[{}] the folder {} cannot be created: {}", who, path.string(),
           std::strerror(errno));
 }
 
@@ -89,12 +89,12 @@ void require_safe_place(const fs::path& folder, const std::string& who) {
   auto path = fs::absolute(folder);
   struct stat about {};
   while (stat(path.c_str(), &about) != 0 && errno == ENOENT && path.has_relative_path()) path = path.parent_path();
-  if (!S_ISDIR(about.st_mode)) return;  // making a folder there tells what is wrong
+  if (!S_ISDIR(about.st_mode)) return;  // creating a folder there reports the error
   require(about.st_uid == 0 || about.st_uid == geteuid(),
-          "[{}] another user (uid {}) may exchange what lies in {}; a folder of your own, there or elsewhere, ends that", who,
-          about.st_uid, path.string());
+          "[{}] another user (uid {}) can replace files in {}; use a folder of your own, there or elsewhere", who, about.st_uid,
+          path.string());
   require((about.st_mode & others_write) == 0 || (about.st_mode & S_ISVTX) != 0,
-          "[{}] other users may exchange what lies in {}: its mode is {:o}; chmod +t, or go-w, ends that", who, path.string(),
+          "[{}] other users can replace files in {}: its mode is {:o}; use chmod +t or chmod go-w", who, path.string(),
           about.st_mode & 07777);
 }
 

@@ -8,7 +8,7 @@
 namespace mpigrad {
 namespace {
 
-// Bytes of the UTF-8 character at `at`, and the character; 0 bytes: there is none.
+// The number of bytes of the UTF-8 character at `at`, and the character; 0: no valid character.
 std::size_t character_at(std::string_view text, std::size_t at, std::uint32_t& character) {
   const auto byte = [&](std::size_t i) -> std::uint32_t { return static_cast<unsigned char>(text[i]); };
   const auto first = byte(at);
@@ -20,7 +20,7 @@ std::size_t character_at(std::string_view text, std::size_t at, std::uint32_t& c
     if ((byte(at + i) & 0xc0) != 0x80) return 0;
     character = character << 6 | (byte(at + i) & 0x3f);
   }
-  constexpr std::uint32_t least[]{0, 0, 0x80, 0x800, 0x10000};  // shorter ones would be a second spelling
+  constexpr std::uint32_t least[]{0, 0, 0x80, 0x800, 0x10000};  // smaller values would be overlong encodings
   const bool surrogate = character >= 0xd800 && character < 0xe000;
   return character >= least[length] && character <= 0x10ffff && !surrogate ? length : 0;
 }

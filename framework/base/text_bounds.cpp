@@ -7,8 +7,8 @@
 namespace mpigrad {
 namespace {
 
-// The place after the string that begins at `at`. TOML has strings without escapes ('), and strings between three quotes, which
-// may end with one or two further quotes of their own.
+// The position after the string that begins at `at`. TOML has strings without escapes ('), and strings between three quotes,
+// which may themselves end with one or two quotes.
 std::size_t end_of_string(std::string_view text, std::size_t at, bool toml) {
   const char quote = text[at];
   const std::string_view three = quote == '"' ? R"(""")" : "'''";
@@ -21,7 +21,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at, bool toml) {
       at += end.size();
       for (int own = 0; long_string && own < 2 && at < text.size() && text[at] == quote; ++own) ++at;
       return at;
-    } else if (toml && !long_string && text[at] == '\n') return at;  // the parser refuses it
+    } else if (toml && !long_string && text[at] == '\n') return at;  // an error of the parser
     else ++at;
   }
   return text.size();

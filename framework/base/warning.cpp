@@ -12,7 +12,7 @@ namespace {
 
 struct Warnings {
   std::mutex mutex;
-  std::map<std::string, std::string, std::less<>> given;  // text by what was warned of
+  std::map<std::string, std::string, std::less<>> given;  // text by subject
 };
 
 Warnings& warnings() {

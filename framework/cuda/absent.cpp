@@ -1,4 +1,4 @@
-// The same functions in a build without CUDA. No GPU is ever available, so nothing but queries can be reached.
+// The functions of cuda.h in a build without CUDA. No GPU is ever available, so only queries can be reached.
 
 #include <utility>
 

@@ -37,12 +37,12 @@ bool CachingAllocator::grow(std::int64_t bytes, bool small) {
   const auto wanted = small ? small_segment : bytes <= large_segment ? large_segment : rounded_up(bytes, large_granule);
   auto size = wanted;
   void* segment = driver_.allocate(size);
-  // What is captured must not wait for the GPU, as giving memory back does.
+  // A capture must not wait for the GPU, which releasing memory does.
   if (!segment && open_ == 0 && trim_locked() > 0) {
     ++statistics_.retries;
     segment = driver_.allocate(size);
   }
-  if (!segment && bytes < size) segment = driver_.allocate(size = bytes);  // the last that is there
+  if (!segment && bytes < size) segment = driver_.allocate(size = bytes);  // try the smallest sufficient size
   if (!segment) return false;
   auto* first = static_cast<std::byte*>(segment);
   segments_[first] = {.bytes = size};
@@ -143,7 +143,7 @@ std::int64_t CachingAllocator::trim() {
   return trim_locked();
 }
 
-// A segment's blocks touch, so that they follow one another in the map.
+// The blocks of a segment are contiguous, so they follow one another in the map.
 void CachingAllocator::move_segment(std::byte* first, int to) {
   const auto bytes = segments_[first].bytes;
   auto block = blocks_.find(first);

@@ -1,4 +1,4 @@
-// Pinned memory, and what moves bytes.
+// Pinned memory and copies.
 
 #include <algorithm>
 #include <cstring>
@@ -98,7 +98,7 @@ void zero(void* memory, std::int64_t bytes) {
 void copy_strided(void* to, const void* from, std::int64_t item, const StridedArrays<2>& walk, Stream stream) {
   if (walk.elements() == 0) return;
   auto arrays = walk.collapsed();
-  // As wide as strides, extents and both addresses allow, up to 16 bytes at a time.
+  // Moves as many bytes at a time as strides, extents and both addresses allow, up to 16.
   const auto either = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
   std::int64_t most = 16 / item;
   while (most > 1 && either % static_cast<std::uintptr_t>(most * item) != 0) most /= 2;

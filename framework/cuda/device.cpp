@@ -16,7 +16,7 @@
 namespace mpigrad::cuda {
 namespace {
 
-// Asked once: what a process sees does not change.
+// Queried once: the GPUs of a process do not change.
 struct Presence {
   int devices = 0;
   std::string reason;
@@ -25,7 +25,7 @@ struct Presence {
     if (code != cudaSuccess) {
       devices = 0;
       reason = fmt::format("this machine has no GPU that CUDA can use: {}", cudaGetErrorString(code));
-      static_cast<void>(cudaGetLastError());  // or the next check would see it
+      static_cast<void>(cudaGetLastError());  // clears the error for the next check
     } else if (devices == 0) {
       reason = "this machine has no GPU";
     }
@@ -44,7 +44,7 @@ bool poisons() {
   return asked;
 }
 
-// Contexts outlive their threads, because tensors do; a later thread takes over what an earlier one left. Never destroyed.
+// Contexts outlive their threads, because tensors do; a later thread takes over the context of an ended one. Never destroyed.
 struct Contexts {
   std::mutex mutex;
   std::vector<Context*> all, idle;
@@ -113,7 +113,7 @@ Context& context() {
 }
 
 void fail_call(cudaError_t code, const char* call) {
-  static_cast<void>(cudaGetLastError());  // or the next launch would find it, where someone goes on after this
+  static_cast<void>(cudaGetLastError());  // clears the error for later launches, if the program continues
   const auto op = detail::current_op();
   fail("[cuda] {} failed{}{}: {} ({}), GPU {}", call, op.empty() ? "" : " in ", op, cudaGetErrorString(code),
        cudaGetErrorName(code), thread_index);
@@ -200,7 +200,7 @@ void Event::throttle() const {
     const detail::GpuWait wait;
     MPIGRAD_CUDA(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)));
   }
-  // A kernel may still be writing down what it found.
+  // A kernel may still be writing its fault.
   if (context().fault()->kind != FaultKind::none) cuda::synchronise(compute_stream());
 }
 
@@ -213,9 +213,9 @@ void* allocate(std::int64_t bytes) {
   auto& here = context();
   void* memory = here.allocator.allocate(bytes);
   if (!memory && !recording() && trim_memory() > 0)
-    memory = here.allocator.allocate(bytes);  // other threads' caches on the same GPU
+    memory = here.allocator.allocate(bytes);  // with memory from caches of other threads on the same GPU
   if (memory) {
-    if (poisons()) {  // also behind the last element, with something that most functions change
+    if (poisons()) {  // also after the last element, with a value that most functions change
       constexpr auto granule = CachingAllocator::granule;
       const auto size = static_cast<std::size_t>(bytes), rest = static_cast<std::size_t>((granule - bytes % granule) % granule);
       MPIGRAD_CUDA(cudaMemsetAsync(memory, 0xFF, size, here.compute));
@@ -232,14 +232,14 @@ void* allocate(std::int64_t bytes) {
 
 void release(void* memory) noexcept {
   if (!memory) return;
-  // Of another thread's context: its stream is made to wait before it can use the memory again.
+  // Memory of another thread's context: its stream waits before it can reuse the memory.
   Context* mine = lease.held();
   if (mine && mine->allocator.release(memory)) return;
   auto& known = contexts();
   std::lock_guard lock(known.mutex);
   for (auto* other : known.all) {
     if (other == mine || !other->allocator.owns(memory)) continue;
-    if (recording()) {  // waiting would draw the other stream into what is captured
+    if (recording()) {  // waiting would include the other stream in the capture
       recording()->release_later(memory);
       return;
     }

@@ -36,8 +36,8 @@ const std::byte* Recording::kept(const void* bytes, std::int64_t count) {
 Recording* recording() { return running.recording; }
 void require_not_recording(const char* call) {
   const auto op = detail::current_op();
-  require(!running.recording, "[graph] {}{}{} waits for the GPU, so that this step cannot be captured", call,
-          op.empty() ? "" : " in ", op);
+  require(!running.recording, "[graph] {}{}{} waits for the GPU, so this step cannot be captured", call, op.empty() ? "" : " in ",
+          op);
 }
 bool capturing() { return running.recording != nullptr; }
 const StepScalars* live_scalars() { return running.scalars; }
@@ -49,7 +49,7 @@ struct CapturedGraph::State {
   ~State() {
     try {
       if (executable) {
-        // It may still run. What kernels found wrong is for others to throw.
+        // The graph may still run. Faults of kernels are thrown elsewhere.
         MPIGRAD_CUDA(cudaStreamSynchronize(native(compute_stream())));
         MPIGRAD_CUDA(cudaGraphExecDestroy(executable));
       }
@@ -63,11 +63,11 @@ struct CapturedGraph::State {
 
   void begin() {
     const auto stream = native(compute_stream());
-    // Relaxed: memory may be taken from the driver meanwhile, and other threads do as they like.
+    // Relaxed: allocations from the driver and calls of other threads remain allowed.
     MPIGRAD_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
     running = {&kept, scalars};  // from here on end() must follow
     pool = allocator.open_pool();
-    for (const auto other : {halo_stream(), bucket_stream()}) wait(other, compute_stream());  // they are captured, too
+    for (const auto other : {halo_stream(), bucket_stream()}) wait(other, compute_stream());  // captures these streams, too
   }
   // Null if something went wrong.
   cudaGraph_t end(bool join) {
@@ -103,7 +103,7 @@ CapturedGraph::CapturedGraph(const std::function<void()>& f) {
     if (capturing()) destroy(state_->end(false));
     throw;
   }
-  // Halos and buckets keep the priorities of their streams.
+  // Work on the streams of halos and buckets keeps their priorities.
   const auto counted = cudaGraphGetNodes(graph, nullptr, &state_->nodes);
   const auto code = cudaGraphInstantiate(&state_->executable, graph, cudaGraphInstantiateFlagUseNodePriority);
   destroy(graph);

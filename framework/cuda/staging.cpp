@@ -9,21 +9,21 @@ namespace mpigrad::cuda {
 
 namespace {
 
-// Memory that copies of the GPU read or write goes only when they are done.
+// Waits for copies before the memory that they read or write is released.
 void finish(const Event& copied) noexcept {
   try {
     if (!copied.reached()) copied.synchronise();
-  } catch (...) {  // a GPU that has failed copies nothing more
+  } catch (...) {  // a failed GPU makes no more copies
   }
 }
 
 std::int64_t bytes_of(const TensorType& type) { return type.shape.elements() * size_of(type.dtype); }
 
-// Memory that nobody uses any more when the copy stream gets there.
+// Memory that is no longer used when the copy stream reaches this point.
 Tensor free_memory(std::shared_ptr<Storage>& storage, const TensorType& type) {
   if (!storage || storage.use_count() > 1 || storage->bytes() < bytes_of(type)) {
     storage = std::make_shared<Storage>(bytes_of(type), DeviceKind::cuda);
-    wait(copy_stream(), compute_stream());  // which may have given it back just now
+    wait(copy_stream(), compute_stream());  // which may just have released it
   }
   return {type, storage, 0};
 }

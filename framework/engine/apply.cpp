@@ -28,7 +28,7 @@ namespace detail {
 namespace {
 
 DeviceKind common_device(std::string_view op, Inputs in) {
-  require(in.empty() || in[0], "[{}] the first operand is no tensor", op);
+  require(in.empty() || in[0], "[{}] the first operand is not a tensor", op);
   const Tensor* first = nullptr;
   for (const auto& x : in) {
     if (!x) continue;
@@ -68,7 +68,7 @@ void add_line(std::string_view op, const Cost& cost, double start, bool communic
 }
 }  // namespace
 
-// What is no op and communicates: reductions that are started and waited for.
+// Costs of communication outside of ops: reductions that are started and waited for.
 void count_cost(std::string_view what, const Cost& cost, double seconds, Inputs in, Outputs out) {
   add_line(what, cost, seconds_now() - seconds, true, in, out);
 }
@@ -84,7 +84,7 @@ RecordedCall::~RecordedCall() { recorded = previous_; }
 
 namespace {
 
-// Makes constants of outputs that carry no derivative; the others get `layout`.
+// Makes outputs without derivative constants; sets `layout` of all outputs.
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout) {
   for (auto& y : out) {
     TensorAccess::set_constant(y, constant || !is_floating(y.dtype()));
@@ -106,7 +106,7 @@ Cost cost_of(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
   return cost;
 }
 
-// The kernels of the CPU compute with float32 and float64. Rounding once, they are what the 16-bit kernels of a GPU approach.
+// CPU kernels compute in float32 and float64 and round once; they are the reference for the 16-bit kernels of GPUs.
 void run_on_cpu(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
   if (f.traits.takes_half || !any_half(in, out)) return f.run_on_cpu(op, in, out);
   const Tensors wide = widened(in);
@@ -124,7 +124,7 @@ void run(const void* op, const OpFunctions& f, DeviceKind device, Inputs in, Out
       return f.run_on_cuda(op, in, out);
     case DeviceKind::dry:
       for (const auto& x : in)
-        if (x) (void)x.raw();  // what was dropped is there again, and counts
+        if (x) (void)x.raw();  // restores dropped memory, which then counts
       return;
   }
 }
@@ -144,7 +144,7 @@ OpObserver*& OpObserver::of_this_thread() {
   return observer;
 }
 OpObserver::OpObserver() {
-  require(of_this_thread() == nullptr, "[op] somebody observes this thread's ops already");
+  require(of_this_thread() == nullptr, "[op] there is already an observer of this thread's ops");
   of_this_thread() = this;
 }
 OpObserver::~OpObserver() { of_this_thread() = nullptr; }
@@ -152,7 +152,7 @@ OpObserver::~OpObserver() { of_this_thread() = nullptr; }
 Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   const DeviceKind device = common_device(f.traits.name, in);
 
-  // Layouts come before local shapes: what does not fit is then refused in the same words on all ranks.
+  // Layouts are checked before local shapes, so that all ranks throw the same error.
   bool distributed = false;
   for (const auto& x : in) distributed = distributed || (x && x.layout());
   LayoutPtr layout;

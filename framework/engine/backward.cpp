@@ -16,7 +16,7 @@ namespace {
 
 thread_local std::vector<Tape*> active;
 
-// Whether a replay runs on this thread, and the entry whose vjp does.
+// Whether a replay runs on this thread, and the entry whose vjp is running.
 struct Replaying {
   bool now = false;
   const Tape::Entry* entry = nullptr;
@@ -33,7 +33,7 @@ class ReplayScope {
   Replaying previous_;
 };
 
-// Tensors that ops read lately while no tape recorded.
+// Tensors that ops have recently read while no tape recorded.
 struct ReadUnrecorded {
   static constexpr std::size_t most = 4096;
   std::vector<std::uint64_t> ids;
@@ -58,8 +58,7 @@ std::vector<Tensor> seeds(const Tensor& objective) {
 void detail::refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x) {
   if (const auto* entry = replay_here.entry) {
     const auto refuse = [&](const char* member, const char* operand, std::size_t i, unsigned kept) {
-      require(i < 32, "[{}] its vjp reads {} {}, but of no more than 32 can the elements be kept: {}", entry->name, operand, i,
-              x);
+      require(i < 32, "[{}] its vjp reads {} {}, but the elements of only 32 can be kept: {}", entry->name, operand, i, x);
       fail(
           "[{}] its vjp reads the elements of {} {}, which were not kept: the op's traits() need `.{} = {}`, "
           "where bit i is {} i: {}",
@@ -70,7 +69,7 @@ void detail::refuse_unkept(std::string_view reader, std::string_view what, const
       if (is_x(entry->inputs[i])) refuse("keeps_inputs", "input", i, entry->keeps_inputs);
     for (std::size_t i = 0; i < entry->outputs.size(); ++i)
       if (is_x(entry->outputs[i])) refuse("keeps_outputs", "output", i, entry->keeps_outputs);
-    fail("[{}] {} were not kept, in the vjp of {}, whose keeps_inputs and keeps_outputs tell what is: {}", reader, what,
+    fail("[{}] {} were not kept, in the vjp of {}; its keeps_inputs and keeps_outputs select what is: {}", reader, what,
          entry->name, x);
   }
   fail("[{}] {} were not kept: {}", reader, what, x);
@@ -116,7 +115,7 @@ void Tape::read_unrecorded(std::span<const Tensor> inputs) {
 void Tape::record(Entry entry) {
   for (Tape* tape : active)
     if (tape->sees()) tape->equal_.note(entry.name, entry.equal_on, entry.divisor, entry.inputs, entry.outputs);
-  // Cotangents are plain local tensors, so what a vjp reads is stripped of its layout. Operands beyond the 32nd are never kept.
+  // Cotangents are plain local tensors, so tensors that a vjp reads lose their layouts. Operands beyond the 32nd are never kept.
   const auto kept = [](unsigned mask, std::size_t i) { return i < 32 && (mask >> i & 1) != 0; };
   for (std::size_t i = 0; i < entry.inputs.size(); ++i)
     if (auto& x = entry.inputs[i]) x = kept(entry.keeps_inputs, i) ? x.without_layout() : x.without_layout().without_storage();
@@ -143,17 +142,17 @@ void Tape::require_unspent() const {
   require(!spent_, "[gradient] this tape is spent: ask for everything in one call, or pass Record::yes to all but the last");
 }
 
-// Found out half-way, it would leave other ranks waiting for this one's adjoint messages.
+// Checked before the replay: an error during it would leave other ranks waiting for this rank's adjoint messages.
 void Tape::require_waited() const {
   std::unordered_set<const std::string*> started;
   for (const auto& entry : entries_)
     if (entry.request && !started.erase(entry.request.get())) started.insert(entry.request.get());
-  for (const auto& entry : entries_)  // the first of them
+  for (const auto& entry : entries_)  // report the first one
     if (entry.request && started.contains(entry.request.get()))
-      fail("[{}] under this tape nobody has waited for this call: {}", entry.name, *entry.request);
+      fail("[{}] under this tape there is no wait for this call: {}", entry.name, *entry.request);
 }
 
-// Zeros for an objective that has nothing to do with the tape would look like a result.
+// An Error, because zeros for an objective that the tape did not record would look like a result.
 void Tape::require_known(const Tensor& objective, const std::vector<Tensor>& with_respect_to) const {
   const auto is_objective = [&](const Tensor& y) { return y.id() == objective.id(); };
   require_unspent();
@@ -162,10 +161,10 @@ void Tape::require_known(const Tensor& objective, const std::vector<Tensor>& wit
     if (std::any_of(entry->outputs.begin(), entry->outputs.end(), is_objective)) return;
   for (const auto& entry : entries_)
     if (std::any_of(entry.inputs.begin(), entry.inputs.end(), is_objective)) return;
-  fail("[gradient] the objective was not computed under this tape (a rank without one hands in none): {}", objective);
+  fail("[gradient] the objective was not computed under this tape (a rank without one passes none): {}", objective);
 }
 
-// No error: a rank may have looked at a tensor before and have no use for it now.
+// A warning and not an error: a rank may have read a tensor before and not need it now.
 void Tape::warn_of_unused(const std::vector<Tensor>& with_respect_to) const {
   if (replay_here.now) return;
   for (std::size_t i = 0; i < with_respect_to.size(); ++i) {
@@ -179,7 +178,7 @@ void Tape::warn_of_unused(const std::vector<Tensor>& with_respect_to) const {
     if (!known)
       warn_once(
           "unused under the tape",
-          fmt::format("[gradient] nothing under this tape uses tensor {} of those asked for, so that its gradient is zero, "
+          fmt::format("[gradient] nothing under this tape uses tensor {} of those asked for, so its gradient is zero, "
                       "but ops have read it while there was no tape. Begin the tape before anything is computed from it: {}",
                       i, to_string(x)));
   }
@@ -202,7 +201,7 @@ namespace {
 
 using Ids = std::unordered_set<std::uint64_t>;
 
-// Those parameters that the gradient() of this thread asks nothing for.
+// Parameters for which the gradient() of this thread computes nothing.
 thread_local Ids frozen;
 
 struct FrozenScope {
@@ -254,7 +253,7 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, std::vector<Te
   if (!outputs.empty()) require_unspent(), warn_of_unused(with_respect_to);
   auto result = replay(std::move(start), with_respect_to, {.record = record, .accumulate = {}});
   for (std::size_t i = 0; i < result.size(); ++i) {
-    // A replicated tensor has a replicated cotangent; blocks stay blocks. A partial sum's cotangent is left untyped.
+    // A replicated tensor has a replicated cotangent; blocks stay blocks. The cotangent of a partial sum gets no layout.
     const auto& layout = with_respect_to[i].layout();
     if (layout && !layout->has(Placement::partial)) result[i] = result[i].with_layout(layout);
   }
@@ -263,14 +262,14 @@ std::vector<Tensor> Tape::vjp(const std::vector<Tensor>& outputs, std::vector<Te
 
 namespace {
 
-// Whether other ranks wait in it: not where it replicates a parameter that is frozen on all of them.
+// Whether other ranks wait in this entry: not if it replicates a parameter, which is then frozen on all of them.
 bool awaited(const Tape::Entry& entry) {
   return entry.communicates && !(entry.start_reduction && frozen.contains(entry.inputs[0].id()));
 }
 
-// Tensors whose cotangents somebody needs: what is asked for, and what depends on it or on a message, because another rank may
-// ask. Of what is asked for, `computed` gets what entries have made: that has a cotangent to hand on, which must not be under
-// way.
+// Tensors whose cotangents are needed: the requested tensors, and tensors that depend on them or on a message, because another
+// rank may request its cotangent. `computed` gets the requested tensors that entries have computed: their cotangents are passed
+// on and must not be in a running reduction.
 Ids mattering(const std::vector<Tape::Entry>& entries, const Ids& asked, Ids& computed) {
   Ids matters = asked;
   for (const auto& entry : entries) {
@@ -291,7 +290,7 @@ std::vector<bool> wanted_inputs(const Tape::Entry& entry, const Ids& matters) {
   return wants;
 }
 
-// Cotangents of an entry's outputs, which leave the table unless they are asked for; none if none has arrived.
+// Cotangents of the outputs of an entry, which are removed from the table unless requested; empty if none has arrived.
 std::vector<Tensor> arriving_at(const Tape::Entry& entry, std::unordered_map<std::uint64_t, Tensor>& cotangents,
                                 const Ids& asked) {
   std::vector<Tensor> arriving(entry.outputs.size());
@@ -322,7 +321,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   const ReplayScope scope;
   recording_ = options.record == Record::yes;
   spent_ = options.record == Record::no;
-  // Without Record::yes the tapes around this one still see the replay: that is how derivatives of derivatives nest.
+  // Without Record::yes the tapes around this one still see the replay: this nests derivatives of derivatives.
 
   Ids asked;
   for (const auto& x : with_respect_to) asked.insert(x.id());
@@ -331,11 +330,11 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   Reducer reducer(parameters_, options.accumulate);
 
   for (std::size_t e = entries_.size(); e-- > 0;) {
-    Entry kept;  // the vjp may append entries to this very vector, so it must not refer into it
+    Entry kept;  // a copy: the vjp may append entries to entries_
     if (options.record == Record::yes) kept = entries_[e];
     else kept = std::move(entries_[e]), entries_.pop_back();
 
-    // An entry between ranks is replayed whether or not a cotangent has come: the other ranks wait in it.
+    // An entry between ranks is replayed with or without a cotangent: the other ranks wait in it.
     auto arriving = arriving_at(kept, cotangents, asked);
     const auto wants = wanted_inputs(kept, matters);
     if (!awaited(kept) && (arriving.empty() || std::find(wants.begin(), wants.end(), true) == wants.end())) continue;
@@ -365,7 +364,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
   reducer.flush();
   std::vector<Tensor> result;
   for (const auto& x : with_respect_to) {
-    if (asked.erase(x.id()) == 0) {  // once more
+    if (asked.erase(x.id()) == 0) {  // requested twice
       result.push_back(cotangents.contains(x.id()) ? cotangents.at(x.id()) : zeros_like(x.without_layout()));
       continue;
     }
@@ -382,7 +381,7 @@ Untaped::Untaped() {
     if (!std::exchange(tape->suspended_, true)) suspended_.push_back(tape);
 }
 Untaped::~Untaped() {
-  for (Tape* tape : active)  // some of those suspended may be gone
+  for (Tape* tape : active)  // suspended tapes may have been destroyed
     if (std::find(suspended_.begin(), suspended_.end(), tape) != suspended_.end()) tape->suspended_ = false;
 }
 

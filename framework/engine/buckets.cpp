@@ -7,7 +7,7 @@
 namespace mpigrad {
 namespace {
 
-// Reductions are no ops; a profile sees what starting them and waiting for them takes.
+// Reductions are not ops; this makes profiles show the time to start them and to wait for them.
 class ReductionClock {
  public:
   explicit ReductionClock(std::string_view what) : what_(what) {}
@@ -72,7 +72,7 @@ void ReductionBuckets::start(Bucket& bucket) {
   }
   bucket.parts.clear();
   LocalGradientNorm::started(all);
-  bucket.pending = bucket.reduce.start(all);  // in place, where this is the only handle
+  bucket.pending = bucket.reduce.start(all);  // in place, since this is the only handle
 }
 
 void ReductionBuckets::flush() {
@@ -93,7 +93,7 @@ Tensor ReductionBuckets::wait(std::uint64_t id) {
 bool Reducer::take(std::uint64_t id, Tensor& cotangent, const StartReduction& reduce) {
   if (accumulate_.value_or(false)) return parameters_->defer(id, cotangent, reduce), true;
   if (buckets_.contains(id)) return false;
-  // Only the last of the micro-batches, which says so, adds what the earlier ones left.
+  // Only the last micro-batch adds the cotangents that the earlier ones deferred.
   const auto before = accumulate_.has_value() ? parameters_->take_deferred(id, reduce) : Tensor();
   buckets_.add(id, before ? mpigrad::add(cotangent, before) : std::move(cotangent), reduce);
   return true;

@@ -9,7 +9,7 @@
 namespace mpigrad::detail {
 namespace {
 
-// After these a factor is a part of the function, and no weight of the objective.
+// After these ops a factor is part of the function, not a weight of the objective.
 constexpr std::array<std::string_view, 8> curved{"square", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid"};
 constexpr std::array<std::string_view, 8> straight{"sum", "abs", "reshape", "add", "subtract", "multiply", "affine", "divide"};
 
@@ -49,7 +49,7 @@ void EqualValues::note(std::string_view op, int equal_on, double divisor, std::s
   if (op == "sum" && outputs[0].elements() > 0)
     y.summed *= static_cast<double>(inputs[0].elements()) / static_cast<double>(outputs[0].elements());
   if (op == "affine" || op == "divide") {
-    y.scaled = y.scaled || (divisor != 1 && (divisor != y.summed || divisor == y.ranks));  // where both fit, it is silent
+    y.scaled = y.scaled || (divisor != 1 && (divisor != y.summed || divisor == y.ranks));  // no warning if both match
     y.summed = 1;
   }
   if (is_curved) y.scaled = false, y.summed = 1;
@@ -61,7 +61,7 @@ void EqualValues::warn_of(const Tensor& objective) const {
   if (found == values_.end() || found->second.scaled) return;
   warn_once("replicated loss",
             fmt::format("[gradient] the objective is computed from results of an allreduce only: looks like a replicated loss; "
-                        "gradients will be {0} times those of one, if all {0} ranks hand it in. Hand in each rank's share, or "
+                        "gradients will be {0} times those of one, if all {0} ranks pass it. Pass each rank's share, or "
                         "use allreduce_invariant.",
                         found->second.ranks));
 }

@@ -15,7 +15,7 @@ std::atomic<bool> hashes_wrapped{true};
 
 bool wrapped(const Tensor& x) { return x.device() == DeviceKind::cpu && x.storage()->foreign(); }
 
-// visit(x), for each tensor of which elements are kept.
+// Calls visit(x) for each tensor whose elements are kept.
 template <class Visit>
 void for_kept(const Tape::Entry& entry, const Visit& visit) {
   for (const auto* list : {&entry.inputs, &entry.outputs})
@@ -29,7 +29,7 @@ std::uint64_t writes_of(const Tape::Entry& entry) {
   return sum;
 }
 
-// 0 if nothing that is kept is wrapped.
+// A hash of the kept wrapped memory; 0 if there is none.
 std::uint64_t contents_of(const Tape::Entry& entry) {
   std::uint64_t sum = 0;
   for_kept(entry, [&](const Tensor& x) {

@@ -55,7 +55,7 @@ Parameter& Parameters::add(std::string name, const Tensor& value, bool decay) {
   require(is_floating(value.dtype()), "[parameter] {} must be floating-point: {}", name, value);
   require(!is_half(value.dtype()),
           "[parameter] {} is to be float32 or float64, which optimizers need; cast it where it is used: {}", name, value);
-  for (const auto& other : list_) require(other->name != name, "[parameter] there are two named {}", name);
+  for (const auto& other : list_) require(other->name != name, "[parameter] there are two parameters named {}", name);
   packed_ = false;
   list_.push_back(std::make_unique<Parameter>(Parameter{std::move(name), value.as_variable(), decay}));
   return *list_.back();
@@ -143,9 +143,8 @@ bool Parameters::accumulating() const {
 
 void Parameters::require_nothing_accumulated(std::string_view who) const {
   require(!accumulating(),
-          "[{}] the parameters keep gradients of earlier micro-batches, which would enter: finish those with {{.accumulate = "
-          "false}}, "
-          "or forget them with drop_accumulated()",
+          "[{}] the parameters keep gradients of earlier micro-batches, which would enter the result: finish them with "
+          "{{.accumulate = false}}, or discard them with drop_accumulated()",
           who);
 }
 
@@ -155,7 +154,7 @@ void Parameters::drop_accumulated() {
 }
 
 Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {
-  // A parameter that only earlier micro-batches used; the order is the list's on every rank.
+  // Parameters that only earlier micro-batches used, in the order of the list on every rank.
   std::vector<std::pair<std::size_t, std::unique_ptr<PendingCotangent>>> reductions;
   if (!accumulate)
     for (std::size_t i = 0; i < gradients.size(); ++i) {

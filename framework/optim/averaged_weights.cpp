@@ -17,7 +17,7 @@ AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAt
 
 void AveragedWeights::update() {
   require(!swapped_, "[averaged weights] the parameters hold the averages; swap() back before update()");
-  require(!cuda::capturing(), "[averaged weights] update() counts on the host: call it behind a captured step, not within");
+  require(!cuda::capturing(), "[averaged weights] update() counts on the host: call it after a captured step, not within");
   const double rest = updates_ == 0 ? 1 : 1 - attributes_.decay;
   ++updates_;
   std::vector<std::int64_t> first(averages_.size() + 1, 0);

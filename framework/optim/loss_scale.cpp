@@ -5,7 +5,7 @@
 namespace mpigrad {
 namespace {
 
-// Where float16 ends: what overflows at this scale overflows in the forward pass, or is not a number at any.
+// The smallest scale. Gradients that overflow at this scale overflow in the forward pass, or are NaN at any scale.
 constexpr double smallest = 0x1p-24;
 
 }  // namespace
@@ -31,14 +31,14 @@ std::optional<Clipping> LossScale::unscaled(const Gradients& gradients, double m
   }
   const double norm = std::sqrt(squares) / state_.value;
   Clipping result{.norm = norm, .scale = (max_norm > 0 ? clip_scale(norm, max_norm) : 1) / state_.value};
-  // At the end of float32 a larger scale would make the loss itself infinite.
+  // Near the maximum of float32 a larger scale would make the loss infinite.
   if (++state_.good_steps >= attributes_.grow_after) state_.good_steps = 0, state_.value *= state_.value < 0x1p96 ? 2 : 1;
   return result;
 }
 
 void LossScale::load_state(const LossScaleState& state) {
   require(std::isfinite(state.value) && state.value >= smallest && state.good_steps >= 0 && state.skipped >= 0,
-          "[loss scale] no state is a scale of {} with {} good and {} skipped steps", state.value, state.good_steps,
+          "[loss scale] not a valid state: a scale of {} with {} good and {} skipped steps", state.value, state.good_steps,
           state.skipped);
   state_ = state;
 }

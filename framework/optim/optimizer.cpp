@@ -15,7 +15,7 @@
 namespace mpigrad {
 namespace {
 
-// Eight partial sums, so that a fixed order does not mean a chain of additions.
+// Eight partial sums: a fixed order without one long chain of additions.
 template <class T>
 MPIGRAD_BODY double squares_body(const T* __restrict x, std::int64_t n) {
   double sums[8] = {};
@@ -31,7 +31,7 @@ MPIGRAD_BODY double squares_body(const T* __restrict x, std::int64_t n) {
 MPIGRAD_CLONES double squares(const float* x, std::int64_t n) { return squares_body(x, n); }
 MPIGRAD_CLONES double squares(const double* x, std::int64_t n) { return squares_body(x, n); }
 
-// Gradients of one type alone, for norms on a GPU.
+// Segments of the gradients of one type, for norms on a GPU.
 std::vector<UpdateSegment> segments_of(std::span<const Tensor> gradients, DType dtype) {
   std::vector<UpdateSegment> segments;
   for (const auto& g : gradients)
@@ -130,7 +130,7 @@ UpdateSegment Optimizer::segment_of(std::size_t i, const Gradients& gradients, d
 }
 
 double Optimizer::clip_of(const Gradients& gradients, double scale, double max_norm) const {
-  // Gradients that somebody made need not have the layouts of their parameters.
+  // Gradients from users need not have the layouts of their parameters.
   std::vector<Tensor> blocks;
   for (std::size_t i = 0; i < gradients.size(); ++i) blocks.push_back(gradients[i].with_layout(parameters_[i].value.layout()));
   return clip_scale(std::abs(scale) * std::sqrt(squared_norm(Gradients(std::move(blocks)))), max_norm);
@@ -142,14 +142,14 @@ void Optimizer::step_on_gpu(const Gradients& gradients, const StepOptions& optio
   const bool blocks = detail::block_groups(parameters_.tensors()).size() > 1;
   if (options.max_norm > 0 && blocks) {
     require(!cuda::capturing(),
-            "[optimizer] the norm of gradients in blocks is added up by the host, which no captured step has");
+            "[optimizer] the norm of gradients in blocks is summed on the host, which a captured step cannot do");
     scale *= clip_of(gradients, scale, options.max_norm);
   } else if (options.max_norm > 0) {
     factor = Tensor({Shape{}, DType::float64}, DeviceKind::cuda);
     cuda::clip_factor(segments_of(gradients.tensors(), DType::float32), segments_of(gradients.tensors(), DType::float64), scale,
                       options.max_norm, reinterpret_cast<double*>(factor.raw()));
   }
-  const double rate = cuda::capturing() ? 1 : learning_rate_;  // the GPU finds it in the scalars
+  const double rate = cuda::capturing() ? 1 : learning_rate_;  // the GPU reads it from the scalars
   std::vector<GpuGroup> groups;
   for (const DType dtype : {DType::float32, DType::float64}) {
     GpuGroup group{.dtype = dtype};
@@ -180,7 +180,7 @@ void Optimizer::load_state(const std::vector<NamedTensor>& state, std::int64_t s
 
 namespace {
 
-// Of one rank's tensors.
+// The sum over this rank's tensors.
 double local_squared_norm(std::span<const Tensor> gradients) {
   if (!gradients.empty() && gradients[0].device() == DeviceKind::cuda) {
     double total = 0;
@@ -233,7 +233,7 @@ double squared_norm(const Gradients& gradients) {
 
 double clip_scale(double norm, double max_norm) {
   const double scale = max_norm / (norm + 1e-6);
-  return scale > 1 ? 1 : scale;  // not a number stays not a number
+  return scale > 1 ? 1 : scale;  // NaN stays NaN
 }
 
 Clipping clip_global_norm(const Gradients& gradients, double max_norm) {

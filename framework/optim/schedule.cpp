@@ -10,7 +10,7 @@
 namespace mpigrad::schedule {
 namespace {
 
-// How much of `steps` has passed, 0 to 1.
+// The fraction of `steps` that has passed, 0 to 1.
 double progress(const char* name, std::int64_t step, std::int64_t steps) {
   require(steps > 0, "[schedule] {} over {} steps; at least 1 is needed", name, steps);
   return static_cast<double>(std::clamp<std::int64_t>(step, 0, steps)) / static_cast<double>(steps);

@@ -8,7 +8,7 @@
 
 namespace mpigrad {
 
-// In blocks whose borders do not depend on the number of threads, so that neither do the sums.
+// Sums blocks whose boundaries do not depend on the number of threads, so neither do the sums.
 std::vector<double> Optimizer::sum_squares(std::span<const UpdateSegment> segments, const Measure& measure,
                                            const NormReduction& reduce) const {
   constexpr std::int64_t block = 8192;

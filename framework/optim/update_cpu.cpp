@@ -6,7 +6,7 @@
 namespace mpigrad::detail {
 namespace {
 
-// Four partial sums each, so that a fixed order does not mean a chain of additions.
+// Four partial sums each: a fixed order without one long chain of additions.
 template <class T, class Step>
 MPIGRAD_BODY SquaredNorms sums_of(const T* __restrict p, std::int64_t n, const Step& step) {
   double w[4] = {}, s[4] = {};

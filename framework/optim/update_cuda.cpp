@@ -1,4 +1,4 @@
-// The table of an optimizer's pass: made on the host, copied without waiting.
+// The table of an optimizer's pass, which is built on the host and copied without waiting.
 
 #include "framework/optim/update_cuda.h"
 #include "framework/base/error.h"
@@ -16,7 +16,7 @@ namespace mpigrad::cuda {
 
 namespace {
 
-// Released when the kernels that use it are issued, which come before those of whoever gets the memory next.
+// GPU memory that may be released as soon as the kernels that use it are issued, because kernels of the next user run after them.
 class DeviceMemory {
  public:
   explicit DeviceMemory(std::int64_t bytes) : data_(allocate(bytes)) {}
@@ -59,7 +59,7 @@ class Squares {
     total_ = sums + blocks;
     sum_partial(sums, blocks, total_, compute_stream());
   }
-  // None where there are no elements.
+  // Null if there are no elements.
   const double* total() const { return total_; }
 
  private:
@@ -93,7 +93,7 @@ void update(DType dtype, std::span<const UpdateSegment> segments, const RuleOfSt
 template <class Rule>
 void measure(DType dtype, std::span<const UpdateSegment> segments, const RuleOfStep<Rule>& rule, double* squares) {
   constexpr auto width = static_cast<std::int64_t>(2 * sizeof(double));
-  zero(squares, static_cast<std::int64_t>(segments.size()) * width);  // of segments without elements
+  zero(squares, static_cast<std::int64_t>(segments.size()) * width);  // for segments without elements
   const Table table(segments);
   if (table.blocks == 0) return;
   const DeviceMemory entries(table.bytes()), partial(table.blocks * width);

@@ -1,4 +1,4 @@
-// One kernel for an optimizer's pass over all parameters: blocks of 4096 elements find their parameter in a table.
+// The kernel of an optimizer's pass over all parameters: blocks of 4096 elements find their parameter in a table.
 
 #include "framework/cuda/launch.cuh"
 #include "framework/optim/rules/rules.h"
@@ -7,7 +7,7 @@
 namespace mpigrad::cuda {
 namespace {
 
-// The last entry whose first block is not behind this one.
+// The entry of a block: the last one whose first block is not after it.
 __device__ const UpdateEntry& entry_of(const UpdateEntry* entries, std::int64_t count, std::int64_t block) {
   std::int64_t low = 0, high = count;
   while (high - low > 1) {
@@ -55,7 +55,7 @@ __device__ typename Rule::template Numbers<T> numbers_of(const RuleOfStep<Rule>&
   return step.template numbers<T>(rate, e.decay);
 }
 
-// What is found on the GPU rather than in the kernel's arguments.
+// Reads numbers from GPU memory that are not in the kernel's arguments.
 template <class Rule>
 __device__ void take_numbers(RuleOfStep<Rule>& step, const StepScalars* live) {
   if (step.scale.on_gpu) step.scale.factor = *step.scale.on_gpu;
@@ -72,7 +72,7 @@ __global__ void update_kernel(const UpdateEntry* entries, std::int64_t count, st
   }
 }
 
-// Adds over a block of 256 threads; thread 0 has the sum.
+// Sums over a block of 256 threads; thread 0 gets the sum.
 __device__ double block_sum(double value) {
   __shared__ double shared[block_threads];
   shared[threadIdx.x] = value;
@@ -119,7 +119,7 @@ __global__ void measure_kernel(const UpdateEntry* entries, std::int64_t count, s
   }
 }
 
-// A block for each entry, whose parts follow one another.
+// One block for each entry, whose partial sums are contiguous.
 __global__ void sum_measures_kernel(const UpdateEntry* entries, std::int64_t count, std::int64_t blocks, const double* partial,
                                     double* squares) {
   for (std::int64_t k = blockIdx.x; k < count; k += gridDim.x) {

@@ -11,7 +11,7 @@ BoxRegion::BoxRegion(const Box& whole, const Box& part) : extents(part.extents()
   const auto shape = whole.extents();
   strides = shape.strides();
   for (int d = 0; d < shape.rank(); ++d) offset += (part.begin[d] - whole.begin[d]) * strides[static_cast<std::size_t>(d)];
-  // One block of memory if, from some dimension on, everything is whole, and before it there is one index only.
+  // Contiguous if, from some dimension on, all dimensions are complete, and all dimensions before have extent 1.
   int d = shape.rank() - 1;
   while (d >= 0 && extents[d] == shape[d]) --d;
   contiguous = true;
@@ -43,7 +43,7 @@ void for_each_row(const BoxRegion& region, const F& f) {
   }
 }
 
-// The region's elements in an array, first, and packed one behind the other.
+// Walks the region's elements in the array (first) and packed one after the other (second).
 StridedArrays<2> against_packed(const BoxRegion& region) {
   const auto packed = region.extents.strides();
   StridedArrays<2> walk;

@@ -5,7 +5,7 @@
 namespace mpigrad {
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014), which is one-to-one: one element that changes changes the sum.
+// The finaliser of SplitMix64 (Steele, Lea and Flood 2014), which is one-to-one: a change of one element changes the sum.
 MPIGRAD_BODY std::uint64_t mixed(std::uint64_t bits, std::uint64_t place) {
   std::uint64_t z = bits + place * 0x9E3779B97F4A7C15ULL;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;

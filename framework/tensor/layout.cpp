@@ -44,7 +44,7 @@ std::vector<int> GridShape::coordinates(int rank) const {
 Box Layout::box(int rank) const {
   Box result{global, global};
   for (auto& begin : result.begin) begin = 0;
-  // The coordinates one by one: planners ask for thousands of boxes.
+  // Computes the coordinates one by one, without a vector: planners ask for thousands of boxes.
   for (std::size_t a = grid->extents.size(); a-- > 0;) {
     const int extent = grid->extents[a];
     const auto at = static_cast<std::size_t>(rank % extent);

@@ -1,4 +1,4 @@
-// Tensors as text, as NumPy prints arrays: formats and edges of numpy.set_printoptions' defaults, but for the digits.
+// Formats tensors like NumPy's arrays, with the defaults of numpy.set_printoptions except for the digits.
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t most_elements = 1000, edge = 3;
 constexpr std::size_t line_length = 100;
 
-// The elements of a tensor that are shown, row-major.
+// The shown elements of a tensor, row-major.
 class Shown {
  public:
   explicit Shown(const Tensor& x) : x_(x), cut_(x.elements() > most_elements) {
@@ -44,7 +44,7 @@ class Shown {
   }
 
  private:
-  // Along `dimension`, of the elements whose row-major index before it is `index`.
+  // Reads along `dimension` the elements whose row-major index over the dimensions before it is `index`.
   void read(int dimension, std::int64_t index) {
     if (dimension == x_.rank()) return copy(index, 1);
     const auto n = x_.dim(dimension), first = cut(dimension) ? edge : n;
@@ -69,7 +69,7 @@ class Shown {
   std::vector<std::byte> bytes_;
 };
 
-// Numbers of one form with as many decimals as the largest and the smallest need; zeros that all of them end with are left out.
+// Numbers of one form with as many decimals as the largest and the smallest need; trailing zeros common to all are omitted.
 std::vector<std::string> texts_of(const std::vector<double>& values, int digits) {
   double largest = 0, smallest = HUGE_VAL;
   bool whole = true;

@@ -88,7 +88,7 @@ void Storage::restore() const {
     std::copy_n(around_.get() + before, bytes_ - recipe_->end, data_ + recipe_->end);
     around_.reset();
   }
-  // Nobody but this object owns its memory, and it lives for the call.
+  // The pointer does not own: this object outlives the call.
   recipe_->compute(std::shared_ptr<Storage>(std::shared_ptr<void>(), const_cast<Storage*>(this)));
 }
 

@@ -19,18 +19,18 @@ std::uint64_t next_id() {
   return ++counter;
 }
 
-// Of a tensor that is to be allocated.
+// The bytes of a tensor to be allocated.
 std::int64_t checked_bytes(const TensorType& type) {
   std::int64_t bytes = size_of(type.dtype);
   for (const auto extent : type.shape)
     require(extent >= 0 && !__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes),
-            "[tensor] {} {} is no array that memory could hold", name_of(type.dtype), type.shape);
+            "[tensor] {} {} is larger than any memory", name_of(type.dtype), type.shape);
   return type.shape.elements() * size_of(type.dtype);
 }
 
 thread_local int halo_dimension = -1;
 
-// make() makes the tensor on the CPU; for a GPU it is copied from there.
+// make() creates the tensor on the CPU; for a GPU it is copied.
 template <class Make>
 Tensor on_current_device(const TensorType& type, const Make& make) {
   if (current_device() == DeviceKind::dry) return Tensor(type);
@@ -151,7 +151,7 @@ std::vector<double> Tensor::to_vector() const {
 
 namespace {
 
-// Whether T represents the number, floating-point ones to rounding.
+// Whether T can represent the number (floating-point numbers up to rounding).
 template <class T, class From>
 bool holds(From value) {
   if constexpr (std::is_integral_v<From>) {
@@ -254,7 +254,7 @@ Tensor full(const Shape& shape, double value, DType dtype) {
 
 namespace {
 
-// Equal values on all ranks are no partial sum, so that such a layout is left out.
+// Equal values on all ranks are not a partial sum, so the result of a partial sum has no layout.
 Tensor filled_like(const Tensor& x, double value) {
   UseDevice device(x.device());
   const auto y = full(x.shape(), value, x.dtype());

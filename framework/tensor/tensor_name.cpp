@@ -29,7 +29,7 @@ std::string fault_of_tensor_name(std::string_view name) {
 void require_tensor_names(const std::vector<std::string>& names, const std::string& file) {
   for (const auto& name : names)
     if (const auto fault = fault_of_tensor_name(name); !fault.empty())
-      fail("{}: '{}' is no name of a tensor: {}", file, printable(name, shown_of_tensor_name), fault);
+      fail("{}: '{}' is not a valid name of a tensor: {}", file, printable(name, shown_of_tensor_name), fault);
   auto sorted = names;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());

@@ -69,7 +69,7 @@ TEST_CASE("loss scale: what no scale helps is an error, as are numbers that make
   CHECK(has(error_text([] { LossScale({.start = 0}); }), "[loss scale] the start is positive"));
   CHECK(has(error_text([] { LossScale({.grow_after = 0}); }), "[loss scale] it grows after at least one step"));
   CHECK(has(error_text([&] { scale.unscaled(bad, -1); }), "[loss scale] the largest norm is not negative"));
-  CHECK(has(error_text([&] { scale.load_state({.value = 0}); }), "[loss scale] no state is a scale of 0"));
+  CHECK(has(error_text([&] { scale.load_state({.value = 0}); }), "[loss scale] not a valid state: a scale of 0"));
 }
 
 TEST_CASE("loss scale: an overflow on one rank keeps all ranks from the step") {

@@ -95,7 +95,7 @@ TEST_CASE("own files: a place of another user's is none, a place or a file of ro
   REQUIRE(chown((folder / "place").c_str(), 65533, 65533) == 0);
   for (const auto mode : {0755, 01777}) {
     fs::permissions(folder / "place", static_cast<fs::perms>(mode));
-    CHECK(has(refused_place(folder / "place/not there"), "another user (uid 65533) may exchange what lies in"));
+    CHECK(has(refused_place(folder / "place/not there"), "another user (uid 65533) can replace files in"));
   }
   REQUIRE(chown(other.c_str(), 65533, 65533) == 0);
   fs::permissions(folder.path, static_cast<fs::perms>(0755));

@@ -84,7 +84,7 @@ TEST_CASE("tape: a vjp that reads what its op does not keep is told the op and t
   CHECK(text(ForgetfulSine<Reads::elements>{}).starts_with("[forgetful_sine] its vjp reads the elements of input 0"));
   // Under another identity it could be anything.
   CHECK(text(ForgetfulSine<Reads::renamed>{}) ==
-        "[cos] an operand's elements were not kept, in the vjp of forgetful_sine, whose keeps_inputs and keeps_outputs tell what "
+        "[cos] an operand's elements were not kept, in the vjp of forgetful_sine; its keeps_inputs and keeps_outputs select what "
         "is: float64 [2]");
 }
 
@@ -102,8 +102,7 @@ TEST_CASE("tape: zeros of what was used before the tape began come with a warnin
   differentiate();
   const auto warnings = detail::take_warnings();
   REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0].starts_with(
-      "[gradient] nothing under this tape uses tensor 1 of those asked for, so that its gradient is zero"));
+  CHECK(warnings[0].starts_with("[gradient] nothing under this tape uses tensor 1 of those asked for, so its gradient is zero"));
   CHECK(warnings[0].ends_with("float64 [2]"));
 }
 

@@ -194,7 +194,7 @@ TEST_CASE("gpu: what cannot be captured says so, and nothing has happened") {
     }
     return "nothing";
   };
-  CHECK(refused([&] { sum(x).item(); }).find("waits for the GPU, so that this step cannot be captured") != std::string::npos);
+  CHECK(refused([&] { sum(x).item(); }).find("waits for the GPU, so this step cannot be captured") != std::string::npos);
   CHECK(refused([&] { cuda::synchronise(cuda::compute_stream()); }).find("waits for the GPU") != std::string::npos);
   CHECK(refused([&] { random_uniform({3}, {1, 2}); }).find("would be the same in every repetition") != std::string::npos);
   CHECK(refused([&] { dropout(x, 0.5, {1, 2}); }).find("would be the same in every repetition") != std::string::npos);

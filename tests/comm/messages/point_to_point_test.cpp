@@ -241,14 +241,14 @@ TEST_CASE("point to point: errors name the call") {
         tape.gradient(sum(y), {x});
       }
     });
-    CHECK(text == "[irecv] under this tape nobody has waited for this call: irecv from rank 1, tag 7: float64 [2]");
+    CHECK(text == "[irecv] under this tape there is no wait for this call: irecv from rank 1, tag 7: float64 [2]");
     const auto collective = gradient_error([](const Communicator& comm) {
       const auto x = numbered(comm);
       Tape tape;
       auto forgotten = iallreduce(x, comm);
       tape.gradient(sum(x), {x});
     });
-    CHECK_MESSAGE(has(collective, "[iallreduce] under this tape nobody has waited for this call: iallreduce: "), collective);
+    CHECK_MESSAGE(has(collective, "[iallreduce] under this tape there is no wait for this call: iallreduce: "), collective);
   }
   SUBCASE("waited for under Untaped, which the tape has not seen") {
     on_ranks(1, [](const Communicator& comm) {
@@ -260,7 +260,7 @@ TEST_CASE("point to point: errors name the call") {
         Untaped scope;
         y = wait(request);
       }
-      CHECK(has(error_text([&] { tape.vjp({x}, {x}, {x}); }), "[iallreduce] under this tape nobody has waited for this call"));
+      CHECK(has(error_text([&] { tape.vjp({x}, {x}, {x}); }), "[iallreduce] under this tape there is no wait for this call"));
     });
   }
   SUBCASE("waited for under a tape that has not seen the start, after which it can still be waited for") {

@@ -74,7 +74,7 @@ TEST_CASE("local folder: another training's, another user's, a link, or one that
   CHECK(has(refusal(path, one), "is a link"));
   fs::remove(path);
   fs::permissions(place.disk, fs::perms::all);
-  CHECK(has(refusal(path, one), "other users may exchange what lies in"));
+  CHECK(has(refusal(path, one), "other users can replace files in"));
   fs::permissions(place.disk, fs::perms::all | fs::perms::sticky_bit);
   CHECK(refusal(path, one).empty());
   if (geteuid() != 0) return count_skipped("local folder: another user's", "only root can give a folder away");
