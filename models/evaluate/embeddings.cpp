@@ -32,12 +32,12 @@ Rows firsts(const Rows& rows) {
 struct Candidate {
   double similarity;
   std::int64_t place;
-  bool operator<(const Candidate& other) const {  // comes earlier
+  bool operator<(const Candidate& other) const {  // true: comes earlier in the result
     return similarity != other.similarity ? similarity > other.similarity : place < other.place;
   }
 };
 
-// Shares of this rank's rows, of all ranks' `all` rows.
+// Sums counts over ranks and divides them by the number `all` of rows of all ranks.
 std::vector<double> shares(std::vector<double> found, std::int64_t all, const Communicator& comm) {
   sum_over_ranks(found, comm);
   for (auto& value : found) value /= static_cast<double>(all);
@@ -45,7 +45,7 @@ std::vector<double> shares(std::vector<double> found, std::int64_t all, const Co
 }
 
 void require_ranks(std::string_view what, const std::vector<std::int64_t>& k) {
-  require(!k.empty() && *std::min_element(k.begin(), k.end()) > 0, "[{}] recall is at positive numbers of neighbours", what);
+  require(!k.empty() && *std::min_element(k.begin(), k.end()) > 0, "[{}] recall needs positive numbers of neighbours", what);
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ std::vector<std::int64_t> gathered_labels(std::string_view what, const Tensor& l
   const Rows ones(fits.size(), 1);
   batch.comm.transport().allgather(&mine, fits.data(), ones, DType::int64);
   for (std::size_t r = 0; r < fits.size(); ++r)
-    require(fits[r] != 0, "[{}] each sample has one label, int64; those of rank {} have not", what, r);
+    require(fits[r] != 0, "[{}] each sample has one label, int64; those of rank {} do not", what, r);
   const auto all = to(allgather(constant(labels.without_layout()), batch.comm, batch.rows), DeviceKind::cpu);
   const auto* values = all.data<std::int64_t>();
   return {values, values + all.elements()};
@@ -148,7 +148,7 @@ std::vector<double> paired_recall(const Tensor& a, const Tensor& b, const Commun
   const auto x = unit_rows(batch.views[0]), y = unit_rows(batch.views[1]);
   const auto here = static_cast<std::size_t>(batch.here);
   std::vector<double> partner(here), before(here, 0.0);
-  // The partner's cosine as the tiles have it, so that rounding does not tell it from its equals.
+  // Computes the partner's cosine in the same tiles, so that rounding does not distinguish it from equal cosines.
   for (std::int64_t i = 0; i < batch.here; i += tile) {
     const auto rows = part(x, i, tile);
     const auto own = cosines(rows, part(y, i, tile));
@@ -171,7 +171,7 @@ std::vector<double> paired_recall(const Tensor& a, const Tensor& b, const Commun
       }
   });
   std::vector<double> found;
-  for (const auto rank : k)  // the partner itself was counted as a half
+  for (const auto rank : k)  // the partner itself counted as a half
     found.push_back(static_cast<double>(
         std::count_if(before.begin(), before.end(), [&](double rows) { return rows - 0.5 < static_cast<double>(rank); })));
   return shares(found, batch.all, comm);

@@ -13,11 +13,11 @@ namespace {
 
 using Places = std::vector<std::int64_t>;
 
-// The classes of a group that have enough samples, each with its samples' places in the whole set.
+// The classes of a group that have enough samples; each with the indices of its samples in the whole set.
 using Classes = std::vector<Places>;
 
 std::vector<Classes> groups_of(const Places& labels, const Places& groups, const FewShotAttributes& at) {
-  std::map<std::int64_t, std::map<std::int64_t, Places>> all;  // ordered, so that the order of a set decides nothing
+  std::map<std::int64_t, std::map<std::int64_t, Places>> all;  // ordered: independent of the order of the set
   std::map<std::int64_t, std::int64_t> group_of;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const auto [known, fresh] = group_of.try_emplace(labels[i], groups[i]);
@@ -36,7 +36,8 @@ std::vector<Classes> groups_of(const Places& labels, const Places& groups, const
   return result;
 }
 
-// `count` of `from`, none twice, by the first steps of Fisher's and Yates's shuffle. `next` is a counter of random numbers.
+// Draws `count` distinct elements of `from` by the first steps of a Fisher-Yates shuffle. `next` is the counter of random
+// numbers.
 template <class T>
 std::vector<T> drawn(std::vector<T> from, std::int64_t count, const Philox& random, std::uint64_t& next) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
@@ -45,7 +46,7 @@ std::vector<T> drawn(std::vector<T> from, std::int64_t count, const Philox& rand
   return from;
 }
 
-// Class by class: support, then queries.
+// The samples of an episode, class by class: support, then queries.
 Places episode_of(const std::vector<Classes>& groups, const FewShotAttributes& at, std::int64_t episode) {
   const Philox random{.key = at.seed, .stream = 0x65706973000000 + static_cast<std::uint64_t>(episode)};
   std::uint64_t next = 0;
@@ -56,7 +57,7 @@ Places episode_of(const std::vector<Classes>& groups, const FewShotAttributes& a
   return places;
 }
 
-// Share of queries that are nearest to their own class; rows: unit vectors in the order of episode_of.
+// Fraction of queries nearest to their own class; rows: unit vectors in the order of episode_of.
 double accuracy_of(const double* rows, std::int64_t width, const FewShotAttributes& at) {
   const auto each = at.shots + at.queries;
   const auto row = [&](std::int64_t c, std::int64_t i) { return rows + (c * each + i) * width; };
@@ -78,7 +79,7 @@ double accuracy_of(const double* rows, std::int64_t width, const FewShotAttribut
       for (std::int64_t other = 0; other < at.ways; ++other)
         for (std::int64_t d = 0; d < width; ++d)
           cosine[static_cast<std::size_t>(other)] += row(c, q)[d] * centres[static_cast<std::size_t>(other * width + d)];
-      // Where several are largest each is as likely: embeddings that are all the same are right by chance only.
+      // Ties are shared equally, so identical embeddings get only the accuracy of chance.
       const double largest = *std::max_element(cosine.begin(), cosine.end());
       if (cosine[static_cast<std::size_t>(c)] == largest)
         right += 1.0 / static_cast<double>(std::count(cosine.begin(), cosine.end(), largest));
@@ -91,7 +92,7 @@ double accuracy_of(const double* rows, std::int64_t width, const FewShotAttribut
 FewShot few_shot(const Labelled& samples, const Tensor& groups, const Communicator& comm, const FewShotAttributes& at) {
   Untaped scope;
   require(at.ways >= 2 && at.shots >= 1 && at.queries >= 1 && at.episodes >= 1 && at.block >= 1,
-          "[few_shot] {} ways, {} shots, {} queries, {} episodes make no sense", at.ways, at.shots, at.queries, at.episodes);
+          "[few_shot] {} ways, {} shots, {} queries, {} episodes are invalid", at.ways, at.shots, at.queries, at.episodes);
   const auto batch = inspect("few_shot", {samples.embeddings}, comm);
   const auto labels = gathered_labels("few_shot", samples.labels, batch);
   const auto of_group = groups ? gathered_labels("few_shot", groups, batch) : Places(labels.size(), 0);
@@ -99,7 +100,7 @@ FewShot few_shot(const Labelled& samples, const Tensor& groups, const Communicat
   UseDevice device(batch.views[0].device());
   const auto unit = cast(unit_rows(batch.views[0]), DType::float64);
 
-  // A round of episodes: rank r has the r-th run of them, and every rank sends it what it has of their samples.
+  // A round of episodes: rank r computes the r-th run of them, and every rank sends it its samples of these episodes.
   const int p = comm.size(), me = comm.rank();
   const auto size = at.ways * (at.shots + at.queries), each = std::max<std::int64_t>(1, at.block / size);
   std::vector<double> accuracies(static_cast<std::size_t>(at.episodes), 0.0);
@@ -112,7 +113,7 @@ FewShot few_shot(const Labelled& samples, const Tensor& groups, const Communicat
   for (std::int64_t start = 0; start < at.episodes; start += each * p) {
     Rows sent(static_cast<std::size_t>(p), 0), received(static_cast<std::size_t>(p), 0);
     std::vector<double> leaving;                // own samples, in the order of destinations
-    std::vector<Places> from(received.size());  // where in this rank's episodes what comes from a rank belongs
+    std::vector<Places> from(received.size());  // by source rank: places of its samples in this rank's episodes
     std::int64_t places_here = 0;
     for (int r = 0; r < p; ++r)
       for (auto e = start + r * each; e < std::min(at.episodes, start + (r + 1) * each); ++e)

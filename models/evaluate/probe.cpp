@@ -22,7 +22,7 @@ void add(Vector& y, double scale, const Vector& x) {
   for (std::size_t i = 0; i < y.size(); ++i) y[i] += scale * x[i];
 }
 
-// Rows of float64, standardised, with a column of ones for the bias.
+// Standardised rows in float64, with a column of ones for the bias.
 Tensor inputs(const Probe& probe, const Tensor& z) {
   const auto mean = from_vector({1, probe.width}, probe.mean, DType::float64);
   const auto scale = from_vector({1, probe.width}, probe.scale, DType::float64);
@@ -45,7 +45,7 @@ struct Objective {
 
   double operator()(Probe& probe, const Vector& weights, Vector& gradient) const {
     probe.weights = weights;
-    // Sums of this rank: the gradient, then the loss.
+    // Sums over this rank's samples: the gradient, then the loss.
     auto sums = zeros({probe.classes, probe.width + 1}, DType::float64);
     double loss = 0;
     for_each_tile(z, at.tile, [&](const Tensor& rows, std::int64_t first) {
@@ -71,7 +71,7 @@ struct Objective {
   }
 };
 
-// The steps of L-BFGS (Nocedal 1980): the gradient times an inverse Hessian that the last steps tell.
+// The steps of L-BFGS (Nocedal 1980): the gradient times an approximate inverse Hessian from the last steps.
 struct Memory {
   struct Pair {
     Vector step, change;  // of the weights, of the gradient
@@ -109,7 +109,7 @@ struct Memory {
 void standardise(Probe& probe, const Tensor& z, const Batch& batch) {
   const auto n = static_cast<double>(batch.all);
   const auto width = static_cast<std::size_t>(probe.width);
-  // Two passes: the mean, then what is around it.
+  // Two passes: the mean, then the variance around it.
   probe.mean.assign(width, 0), probe.scale.assign(width, 1);
   const auto sums = [&](const auto& f) {
     auto all = zeros({probe.width}, DType::float64);
@@ -122,7 +122,7 @@ void standardise(Probe& probe, const Tensor& z, const Batch& batch) {
   probe.mean = sums([](const Tensor& x) { return x; });
   const auto mean = from_vector({1, probe.width}, probe.mean, DType::float64);
   const auto variance = sums([&](const Tensor& x) { return square(x - mean); });
-  // A dimension that does not vary says nothing; rounding is not to be blown up.
+  // A constant dimension has no information, and dividing by its deviation would amplify rounding.
   for (std::size_t d = 0; d < width; ++d)
     probe.scale[d] = variance[d] > 1e-14 * (1e-30 + probe.mean[d] * probe.mean[d]) ? 1 / std::sqrt(variance[d]) : 0;
 }
@@ -143,15 +143,15 @@ std::vector<double> Probe::scores(const Tensor& embeddings) const {
 
 Probe train_probe(const Labelled& samples, const Communicator& comm, const ProbeAttributes& at) {
   Untaped scope;
-  require(at.tile > 0 && at.iterations >= 0 && at.decay >= 0, "[probe] tile {}, iterations {} and decay {} make no sense",
-          at.tile, at.iterations, at.decay);
+  require(at.tile > 0 && at.iterations >= 0 && at.decay >= 0, "[probe] tile {}, iterations {} and decay {} are invalid", at.tile,
+          at.iterations, at.decay);
   const auto batch = inspect("probe", {samples.embeddings}, comm, {.refuse_zeros = false});
   const auto labels = gathered_labels("probe", samples.labels, batch);
   const auto largest = *std::max_element(labels.begin(), labels.end()),
              smallest = *std::min_element(labels.begin(), labels.end());
   Probe probe{.classes = at.classes > 0 ? at.classes : largest + 1, .width = batch.width, .mean = {}, .scale = {}, .weights = {}};
   require(smallest >= 0 && largest < probe.classes && probe.classes >= 2,
-          "[probe] labels {} to {} for {} classes, of which there are at least two", smallest, largest, probe.classes);
+          "[probe] labels {} to {} for {} classes; at least two classes are needed", smallest, largest, probe.classes);
   const auto& z = batch.views[0];
   UseDevice device(z.device());
   standardise(probe, z, batch);
@@ -165,7 +165,7 @@ Probe train_probe(const Labelled& samples, const Communicator& comm, const Probe
     auto direction = memory.direction(gradient);
     double derivative = inner(direction, gradient);
     if (!(derivative < 0)) memory.pairs.clear(), direction = memory.direction(gradient), derivative = inner(direction, gradient);
-    // Armijo's rule by halving; the first step of all has no scale of its own.
+    // Armijo's rule by halving; the first step has no scale yet.
     double length = memory.pairs.empty() ? 1 / std::max(1.0, std::sqrt(-derivative)) : 1, next = value;
     Vector trial;
     bool found = false;
@@ -175,7 +175,7 @@ Probe train_probe(const Labelled& samples, const Communicator& comm, const Probe
       next = objective(probe, trial, trial_gradient);
       found = next <= value + 1e-4 * length * derivative;
     }
-    if (!found) break;  // down to rounding
+    if (!found) break;  // converged to rounding
     Vector step = trial, change = trial_gradient;
     add(step, -1, weights), add(change, -1, gradient);
     memory.remember(std::move(step), std::move(change));

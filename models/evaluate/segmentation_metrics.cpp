@@ -10,7 +10,7 @@ namespace mpigrad::segmentation {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t parallel_cells_from = 1 << 15;  // cells; fewer are done sooner than threads are woken
+constexpr std::int64_t parallel_cells_from = 1 << 15;  // cells; below, threads do not pay
 
 std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -25,7 +25,7 @@ void require_volume(const char* op, const char* name, std::span<const std::int32
           labels.size(), extents);
 }
 
-// Where a cell of a volume is, along D, H, W.
+// The coordinates of a cell along D, H, W.
 std::array<std::int64_t, 3> position(const Shape& extents, std::int64_t cell) {
   const auto row = cell / extents[2];
   return {row / extents[1], row % extents[1], cell % extents[2]};
@@ -42,7 +42,7 @@ struct Bounds {
   Shape extents() const { return {end[0] - first[0], end[1] - first[1], end[2] - first[2]}; }
 };
 
-// The smallest box around all cells with the label; none where there are none.
+// The smallest box around all cells with the label; none if there are no such cells.
 std::optional<Bounds> bounds_of(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label) {
   Bounds box(extents);
   auto cell = std::find(labels.begin(), labels.end(), label);
@@ -53,7 +53,7 @@ std::optional<Bounds> bounds_of(std::span<const std::int32_t> labels, const Shap
 }
 
 // The surface of the cells with the label, as cells of the box around all of them. Outside the box, as outside the volume, no
-// cell has the label, so that both borders are the same to it.
+// cell has the label, so both borders are treated alike.
 std::vector<std::int64_t> surface(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label,
                                   const Bounds& box) {
   const auto size = box.extents();
@@ -76,8 +76,8 @@ std::vector<std::int64_t> surface(std::span<const std::int32_t> labels, const Sh
   return result;
 }
 
-// Replaces f of a line by min over q of f(q) + (spacing (p - q))^2: the lower envelope of one parabola for each q. A q where f is
-// infinite has none.
+// Replaces f(p) along a line by min over q of f(q) + (spacing (p - q))^2: the lower envelope of one parabola for each q with
+// finite f.
 class LowerEnvelope {
  public:
   LowerEnvelope(std::int64_t length, double spacing) : length_(length), spacing_(spacing), parabolas_(index(length)) {}
@@ -87,8 +87,8 @@ class LowerEnvelope {
     for (std::int64_t q = 0; q < length_; ++q) {
       Parabola next{.at = static_cast<double>(q), .height = f[q * stride], .from = -infinity};
       if (next.height == infinity) continue;
-      // The new one is the lowest right of where it crosses the last one, which it hides if that is left of where the last
-      // begins. The first begins at -infinity and is never hidden.
+      // The new parabola is the lowest to the right of its crossing with the last one. It hides the last one if the crossing is
+      // left of where the last one begins. The first parabola begins at -infinity and is never hidden.
       for (; count > 0; --count) {
         const auto& last = parabolas_[count - 1];
         const double rise = (next.height - last.height) / (next.at - last.at);
@@ -109,15 +109,15 @@ class LowerEnvelope {
 
  private:
   struct Parabola {
-    double at = 0, height = 0;  // its lowest point, `at` counted in cells
-    double from = 0;            // it is the lowest of all from this cell to where the next one begins
+    double at = 0, height = 0;  // its vertex, `at` counted in cells
+    double from = 0;            // it is the lowest from this cell to the beginning of the next one
   };
   std::int64_t length_;
   double spacing_;
   std::vector<Parabola> parabolas_;
 };
 
-// Squared distances of all cells of a box to the nearest of `sources`: the lines along one axis after those along another.
+// Squared distances of all cells of a box to the nearest of `sources`, computed along one axis after the other.
 std::vector<double> squared_distances(const std::vector<std::int64_t>& sources, const Shape& extents,
                                       const std::array<double, 3>& spacing) {
   std::vector<double> result(index(extents.elements()), infinity);
@@ -135,7 +135,7 @@ std::vector<double> squared_distances(const std::vector<std::int64_t>& sources, 
   return result;
 }
 
-// Not of nothing. Reorders the values.
+// `values` is not empty and gets reordered.
 double percentile95(std::vector<double>& values) {
   const double rank = 0.95 * static_cast<double>(values.size() - 1), below = std::floor(rank);
   const auto lower = values.begin() + static_cast<std::ptrdiff_t>(below);
@@ -144,7 +144,7 @@ double percentile95(std::vector<double>& values) {
   return std::lerp(*lower, *std::min_element(lower + 1, values.end()), rank - below);
 }
 
-// One direction, between two surfaces in one box.
+// The 95th percentile in one direction, between two surfaces in one box.
 double directed_distance(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to, const Shape& extents,
                          const std::array<double, 3>& spacing) {
   const auto squares = squared_distances(to, extents, spacing);
@@ -154,7 +154,7 @@ double directed_distance(const std::vector<std::int64_t>& from, const std::vecto
   return percentile95(distances);
 }
 
-// Takes the component that `start` is in out of `labels`: its cells become 0 there, and are what `cells` holds.
+// Moves the component of `start` out of `labels`: its cells become 0 there and are returned in `cells`.
 void take_component(std::vector<std::int32_t>& labels, const Shape& extents, std::int64_t start,
                     std::vector<std::int64_t>& cells) {
   const auto label = labels[index(start)];
@@ -211,7 +211,7 @@ std::optional<double> hausdorff95(std::span<const std::int32_t> truth, std::span
   if (!box || !other) return std::nullopt;
   box->include(other->first);
   box->include({other->end[0] - 1, other->end[1] - 1, other->end[2] - 1});
-  // All that is asked for is inside: where distances are from, and where they are to.
+  // The box contains both surfaces, so distances outside of it are not needed.
   const auto a = surface(truth, extents, label, *box), b = surface(predicted, extents, label, *box);
   return std::max(directed_distance(a, b, box->extents(), spacing), directed_distance(b, a, box->extents(), spacing));
 }

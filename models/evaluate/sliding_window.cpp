@@ -41,7 +41,7 @@ std::vector<std::int64_t> window_places(std::int64_t n, std::int64_t window, dou
 Tensor sliding_window(nn::Module& net, const data::Source& source, std::int64_t sample, const SlidingWindowOptions& o) {
   require(o.window.rank() == 3 && o.window.elements() > 0, "[sliding_window] windows are [D, H, W], at least 1 each: {}",
           o.window);
-  require(o.overlap >= 0 && o.overlap < 1, "[sliding_window] windows overlap by a part from 0 to below 1, not {}", o.overlap);
+  require(o.overlap >= 0 && o.overlap < 1, "[sliding_window] windows overlap by a fraction in [0, 1), not {}", o.overlap);
   require(o.batch >= 1, "[sliding_window] a batch has at least one window, not {}", o.batch);
   if (o.grid) require(o.grid->extents[0] == 1, "[sliding_window] the grid's axis sample is 1, not {}", o.grid->extents[0]);
   const auto extents = source.extents_of(sample);
@@ -52,7 +52,7 @@ Tensor sliding_window(nn::Module& net, const data::Source& source, std::int64_t 
     for (const auto h : window_places(extents[1], o.window[1], o.overlap))
       for (const auto w : window_places(extents[2], o.window[2], o.overlap)) places.push_back({d, h, w});
 
-  // The last batch looks at some windows a second time, and forgets it.
+  // The last batch is filled with windows already done, whose results are ignored.
   const auto batch = std::min<std::int64_t>(o.batch, static_cast<std::int64_t>(places.size()));
   const Shape global{batch, o.window[0], o.window[1], o.window[2], source.channels()};
   const auto layout = o.grid ? input_layout(o.grid, global) : nullptr;
@@ -67,7 +67,7 @@ Tensor sliding_window(nn::Module& net, const data::Source& source, std::int64_t 
   Untaped scope;
   nn::EvaluationMode mode(net);
   std::int64_t classes = 0;
-  // So many zeros for each cell of the sample.
+  // `each` zeros for each cell of the sample.
   const auto zeros_of = [&](std::int64_t each, std::string_view what) {
     Tensor numbers;
     share([&] {
@@ -80,7 +80,7 @@ Tensor sliding_window(nn::Module& net, const data::Source& source, std::int64_t 
     });
     return numbers;
   };
-  Tensor sums, weight_sums = zeros_of(1, "in each a weight");
+  Tensor sums, weight_sums = zeros_of(1, "with a weight for each");
   float *sum = nullptr, *const total = weight_sums.mutable_data<float>();
   for (std::size_t first = 0; first < places.size(); first += static_cast<std::size_t>(batch)) {
     Tensor x(TensorType{Shape{batch, cells[0], cells[1], cells[2], source.channels()}, o.dtype}, DeviceKind::cpu);
@@ -99,9 +99,9 @@ Tensor sliding_window(nn::Module& net, const data::Source& source, std::int64_t 
     if (layout) input = input.with_layout(layout);
     const auto scores = cast(net(input), DType::float32);
     require(scores.rank() == 5 && scores.shape().elements(0, 4) == batch * cells.elements(),
-            "[sliding_window] the network makes no scores [N, D, H, W, K] of windows of {}: {}", o.window, scores);
+            "[sliding_window] the network does not return scores [N, D, H, W, K] for windows of {}: {}", o.window, scores);
     classes = scores.dim(4);
-    if (!sums) sums = zeros_of(classes, fmt::format("in each a number for each of {} classes", classes));
+    if (!sums) sums = zeros_of(classes, fmt::format("with a number for each of {} classes", classes));
     sum = sums.mutable_data<float>();
     const auto p = detail::copied(softmax(scores), DeviceKind::cpu);
     const auto* values = reinterpret_cast<const float*>(p.raw());

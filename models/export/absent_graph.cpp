@@ -1,4 +1,4 @@
-// Builds without protobuf.
+// The graph in builds without protobuf.
 
 #include "framework/base/error.h"
 #include "models/export/graph.h"

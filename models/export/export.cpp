@@ -29,7 +29,7 @@ using onnx::ints;
 using onnx::to_first;
 using onnx::volume_rank;
 
-// Follows a forward pass.
+// Observes the ops of a forward pass and adds their nodes to the graph.
 class Exporter final : public onnx::Values, public detail::OpObserver {
  public:
   using Values::Values;
@@ -43,7 +43,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
   }
 
  private:
-  // What the exporter itself computes is no part of the network.
+  // In scope while the exporter itself computes: these ops are not part of the network.
   struct Busy {
     explicit Busy(bool& busy) : flag(busy) { flag = true; }
     ~Busy() { flag = false; }
@@ -104,7 +104,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
     auto name = found == names_.end() ? fresh("constant") : found->second;
     return add_constant(std::move(name), permute(w, to_first));
   }
-  // Weights are [in, out/groups, ...] for ONNX, which calls `in` what the convolution would make.
+  // ONNX's weights are [in, out/groups, ...], where `in` are the channels of the input of the transposed convolution.
   void conv_transpose(const ops::ConvData& op) {
     const auto& w = in(1);
     require(known(w), "[onnx] weights of a convolution do not depend on the input");
@@ -127,7 +127,8 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
                     {"group", op.a.groups}}));
   }
 
-  // One value per channel, or per sample and channel, beside a volume in ONNX's order or rows of channels in ours.
+  // One value per channel, or per sample and channel, to combine with a volume in ONNX's order or with rows of channels in the
+  // library's order.
   std::string per_channel(const Tensor& v, bool volume) {
     if (!volume) return last(v);
     if (v.rank() == 1) return first_of_channels(v);
@@ -143,7 +144,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
     require(volume || in(1).rank() == 1, "[onnx] norms of each sample are of volumes");
     auto y = volume ? first(in(0)) : last(in(0));
     if (known(in(1)) && known(in(2)) && (!has(3) || known(in(3)))) {
-      // In float64, rounded once.
+      // Computed in float64 and rounded once.
       const auto m = cast(in(1), DType::float64), a = cast(in(2), DType::float64);
       const auto shift = has(3) ? cast(in(3), DType::float64) - m * a : -(m * a);
       y = node("Mul", {y, per_channel(in(2), volume)});
@@ -185,7 +186,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
     set_last(node("MatMul", {turned(in(0), a.transpose_a), turned(in(1), a.transpose_b)}));
   }
 
-  // [n, in] -> [m, in]: each place is a sum of few.
+  // [n, in] -> [m, in]: each element is a sum of a few elements.
   void map_lines(const ops::MapLines& op) {
     const auto& matrix = op.matrix();
     const auto begin = matrix.first.to_vector(), index = matrix.index.to_vector(), weight = matrix.weight.to_vector();
@@ -229,26 +230,27 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
     std::iota(axes.begin(), axes.end(), 0);
     const auto list = [&](const Shape& s) { return constant(Ints(s.begin(), s.end())); };
     require(!any_batch_ || (op.begin[0] == 0 && op.step[0] == 1 && op.end[0] == in(0).dim(0)),
-            "[onnx] what takes some of the samples cannot be exported for any number of them");
+            "[onnx] a slice of the samples cannot be exported for any number of samples");
     auto end = op.end;
     if (any_batch_) end[0] = std::numeric_limits<std::int32_t>::max();
     set_last(node("Slice", {last(in(0)), list(op.begin), list(end), constant(axes), list(op.step)}));
   }
   void pad(const ops::SlicePut& op) {
-    require(std::all_of(op.step.begin(), op.step.end(), [](auto s) { return s == 1; }), "[onnx] zeros between elements");
+    require(std::all_of(op.step.begin(), op.step.end(), [](auto s) { return s == 1; }),
+            "[onnx] padding with zeros between elements has no operator in opset 17");
     Ints pads(op.begin.begin(), op.begin.end());
     for (int d = 0; d < op.shape.rank(); ++d) pads.push_back(op.shape[d] - op.begin[d] - in(0).dim(d));
     set_last(node("Pad", {last(in(0)), constant(pads), number(op.value, in(0).dtype())}));
   }
-  // Ours keep the dimensions.
+  // The library's reductions keep the dimensions.
   void reduce(const std::string& op, const std::vector<int>& axes) {
     require(!any_batch_ || std::find(axes.begin(), axes.end(), 0) == axes.end(),
-            "[onnx] what is put together of all samples cannot be exported for any number of them");
+            "[onnx] a reduction over the samples cannot be exported for any number of samples");
     const bool volume = has_first(in(0));
     Ints list;
     for (const int axis : axes) list.push_back(volume ? axis_in_first(axis) : axis);
     const auto x = volume ? first(in(0)) : last(in(0));
-    // As opset 17 has them.
+    // Axes are an attribute or an input, as in opset 17.
     std::vector<std::string> inputs{x};
     std::vector<Attribute> attributes;
     if (op == "ReduceSum") inputs.push_back(constant(list));
@@ -347,7 +349,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
     }
     if (name == "broadcast_to") {
       Ints shape(at_.out[0].shape().begin(), at_.out[0].shape().end());
-      if (any_batch_ && shape[0] == batch_) shape[0] = 1;  // as large as it is
+      if (any_batch_ && shape[0] == batch_) shape[0] = 1;  // 1 keeps the extent of the batch
       return set_last(node("Expand", {last(in(0)), constant(shape)}));
     }
     if (name == "to" || (name == "cast" && at_.out[0].dtype() == in(0).dtype())) {
@@ -372,12 +374,12 @@ void export_onnx(const std::filesystem::path& path, nn::Module& net, const Shape
   require(options.overwrite || !std::filesystem::exists(path), "[onnx] {} exists already", path.string());
   const auto& parameters = net.parameters();
   require(parameters.size() == 0 || parameters[0].value.device() == DeviceKind::cpu,
-          "[onnx] a network on a GPU is not exported: load its weights on the CPU");
+          "[onnx] a network on a GPU cannot be exported: load its weights on the CPU");
   Untaped scope;
   UseDevice device(DeviceKind::cpu);
   nn::EvaluationMode mode(net);
   onnx::Graph graph;
-  // What its elements are plays no part; zeros might divide zeros.
+  // Its values do not matter; random ones avoid 0 / 0.
   const auto x = random_normal(input, {.key = 1}, 0, 1, net.dtype());
   Tensor y;
   {

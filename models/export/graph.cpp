@@ -35,7 +35,7 @@ int number_of(DType type) {
     case DType::bfloat16:
     case DType::float16: break;
   }
-  fail("[onnx] tensors of type {} have no place in an exported network", name_of(type));
+  fail("[onnx] tensors of type {} cannot be exported", name_of(type));
 }
 
 void describe(mpigrad_onnx::ValueInfo& info, const std::string& name, const Shape& shape, DType type, bool any_batch) {
@@ -107,7 +107,7 @@ void Graph::write(const std::filesystem::path& path, bool overwrite) const {
   require(overwrite || !std::filesystem::exists(path), "[onnx] {} exists already", path.string());
   const auto& model = model_->model;
   require(model.ByteSizeLong() < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
-          "[onnx] {} would have {} bytes, and such files have less than 2 GiB", path.string(), model.ByteSizeLong());
+          "[onnx] {} would have {} bytes, but such files have less than 2 GiB", path.string(), model.ByteSizeLong());
   const auto text = model.SerializeAsString();
   write_new_file(path, text, "onnx");
 }

@@ -104,7 +104,7 @@ class Values {
   }
   std::string first(const Tensor& x) {
     if (known(x)) {
-      // Beside volumes: [C] as [C, 1, 1, 1].
+      // To broadcast with volumes: [C] as [C, 1, 1, 1].
       if (x.rank() == volume_rank) return constant(permute(x, to_first));
       if (x.rank() == 1) return constant(reshape(x, {x.dim(0), 1, 1, 1}));
       return constant(x);

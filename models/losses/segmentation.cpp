@@ -11,7 +11,7 @@
 namespace mpigrad::segmentation {
 namespace {
 
-// Scores as they are computed with, and where a class is the label's.
+// Scores in the type of arithmetic, and the mask of the class of each label.
 struct Compared {
   Tensor scores, chosen;
 };
@@ -33,7 +33,7 @@ Tensor number(const Tensor& like, double value) {
   return constant(full(Shape{}, value, like.dtype()));
 }
 
-// Sums over all cells of a sample, [N, C], whole on the ranks that share it; or of all samples, [1, C].
+// Sums over all cells of a sample, [N, C], replicated on the ranks that share it; or over all samples, [1, C].
 Tensor over_cells(const Tensor& x, bool whole_batch) {
   auto y = sum(x, whole_batch ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{1, 2, 3});
   if (whole_batch) y = unsqueeze(y, 0);
@@ -57,7 +57,7 @@ Overlap overlap_of(const Compared& at, const Tensor& p, const OverlapOptions& o)
   return result;
 }
 
-// What is the same on the ranks that share a sample, as a share.
+// The share of this rank of a value that is equal on the ranks that share a sample.
 Tensor as_share(const Tensor& value, const Tensor& scores) {
   if (!value.layout()) return value;
   const auto& layout = *value.layout();
@@ -70,7 +70,7 @@ Tensor as_share(const Tensor& value, const Tensor& scores) {
 // 1 - mean of the ratios.
 Tensor loss_of(const Tensor& ratio, const OverlapOptions& o) {
   const auto classes = ratio.dim(1);
-  require(o.background || classes > 1, "[dice] there is no class but the background");
+  require(o.background || classes > 1, "[dice] the background is the only class");
   return mean(1 - (o.background ? ratio : slice(ratio, 1, 1, classes)));
 }
 

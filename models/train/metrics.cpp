@@ -22,13 +22,13 @@ CsvWriter::CsvWriter(const std::filesystem::path& path, std::vector<std::string>
     : path_(path), columns_(columns.size()) {
   require(!columns.empty(), "[csv] {}: a table has at least one column", path.string());
   const auto require_new = [&] {
-    require(overwrite || !is_name_taken(path), "[csv] {}: exists already and is not overwritten unasked", path.string());
+    require(overwrite || !is_name_taken(path), "[csv] {}: exists already, and overwriting was not requested", path.string());
   };
   require_new();
   file_ = std::make_shared<NewFile>(path, "csv");
   row(std::vector<CsvCell>(columns.begin(), columns.end()));
   for (const auto& cells : earlier) row(cells);
-  require_new();  // another program may have made it until now
+  require_new();  // another program may have created it meanwhile
   file_->commit();
 }
 
@@ -85,7 +85,7 @@ double roc_auc(std::span<const double> scores, std::span<const std::int64_t> lab
   require(roundings.empty() || roundings.size() == scores.size(), "[roc_auc] {} roundings for {} scores", roundings.size(),
           scores.size());
   const auto rounding = [&](std::size_t i) { return roundings.empty() || !std::isfinite(scores[i]) ? 0 : roundings[i]; };
-  std::vector<double> lowest, highest;  // that the negatives' scores may be
+  std::vector<double> lowest, highest;  // bounds of the scores of negatives
   for (std::size_t i = 0; i < labels.size(); ++i) {
     require(labels[i] == 0 || labels[i] == 1, "[roc_auc] labels are 0 or 1, label {} is {}", i, labels[i]);
     require(!std::isnan(scores[i]), "[roc_auc] score {} is not a number", i);

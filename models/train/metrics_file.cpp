@@ -6,7 +6,7 @@
 namespace mpigrad {
 namespace {
 
-// No cell of these tables has quotes.
+// Splits a line into cells; cells of these tables have no quotes.
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells(1);
   for (const char c : line)
@@ -37,7 +37,7 @@ void MetricsFile::read_earlier(std::int64_t epochs) {
       if (cell.empty() || *end != '\0') break;
       numbers.push_back(number);
     }
-    // Anything else is no table of ours from here on.
+    // Stop at the first line that is not a row of this table.
     if (numbers.size() != columns_.size() || !(numbers[0] > last) || numbers[0] > static_cast<double>(epochs)) return;
     last = numbers[0];
     earlier_text_.push_back(std::move(cells)), earlier_.push_back(std::move(numbers));

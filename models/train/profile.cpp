@@ -19,7 +19,7 @@ constexpr const char* lane_names[] = {"steps", "compute", "communication", "data
 
 double now() { return detail::seconds_now(); }
 
-// Names of ops and shapes: no quotes, no backslashes, no control characters.
+// `name` is of ops and shapes: it has no quotes, backslashes or control characters.
 std::string event(int rank, const char* name_of_lane, int lane) {
   return fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", rank, lane, name_of_lane);
 }
@@ -59,7 +59,7 @@ bool StepProfile::complete() const { return step_ >= o_.first_step + o_.steps; }
 void StepProfile::begin_step() {
   if (!recording()) return;
   if (step_ == o_.first_step) {
-    // Ranks of other nodes have clocks of their own: all count from here.
+    // Nodes have different clocks: all ranks count from here.
     world_.transport().barrier();
     origin_ = now();
   }
@@ -87,7 +87,7 @@ void StepProfile::waited_for_data(double seconds) {
 }
 
 std::string StepProfile::write(const std::filesystem::path& path) {
-  // Each rank's events as text, to rank 0.
+  // Sends the events of each rank as text to rank 0.
   const int rank = world_.rank();
   std::string mine = fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"rank {}"}}}})", rank, rank);
   for (const int lane : {whole_step, compute, communication, loading}) mine += ",\n" + event(rank, lane_names[lane], lane);

@@ -38,7 +38,7 @@ Progress::Progress(std::int64_t epochs, std::int64_t steps_per_epoch, const Prog
       terminal_(options.terminal.value_or(isatty(descriptor_of(options.stream)) != 0)), start_(Clock::now()),
       epoch_start_(start_), last_(start_) {}
 
-// An exception may be on its way: its message starts on a line of its own.
+// If an exception is thrown, its message starts on a new line.
 Progress::~Progress() {
   if (drawn_) std::fputc('\n', options_.stream);
 }

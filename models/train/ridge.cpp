@@ -11,7 +11,7 @@
 namespace mpigrad {
 namespace {
 
-constexpr std::size_t parallel_from = 1 << 14;  // features of all samples; fewer are done before a second thread has woken
+constexpr std::size_t parallel_from = 1 << 14;  // features of all samples; below, a second thread does not pay
 
 // L with L L^T = a + penalty I, both [n, n]; only lower halves are read and written.
 std::vector<double> factor_of(std::vector<double> a, std::size_t n, double penalty) {
@@ -20,7 +20,7 @@ std::vector<double> factor_of(std::vector<double> a, std::size_t n, double penal
     for (std::size_t i = j; i < n; ++i) {
       double sum = a[i * n + j];
       for (std::size_t k = 0; k < j; ++k) sum -= a[i * n + k] * a[j * n + k];
-      // The sum may become negative by rounding where the matrix is close to singular.
+      // Rounding may make the sum negative if the matrix is nearly singular.
       a[i * n + j] = i == j ? std::sqrt(std::max(sum, std::numeric_limits<double>::epsilon() * penalty)) : sum / a[j * n + j];
     }
   }
@@ -47,7 +47,7 @@ void backward(const std::vector<double>& l, std::size_t n, double* b) {
   }
 }
 
-// Brings the columns of x [rows, columns] to the mean 0, and where `scale` is asked for to the variance 1.
+// Shifts the columns of x [rows, columns] to mean 0, and with `scale` scales them to variance 1.
 std::vector<double> centre(std::vector<double>& x, std::size_t columns, std::vector<double>* scale) {
   const auto rows = x.size() / columns;
   std::vector<double> mean(columns), squares(columns);
@@ -62,10 +62,11 @@ std::vector<double> centre(std::vector<double>& x, std::size_t columns, std::vec
   return mean;
 }
 
-// Rows of a that are solved for rows_at_once.
+// The number of rows of a that are solved together.
 constexpr std::size_t rows_at_once = 8;
 
-// 1 / rows + |L^-1 a_r|^2 of each row r of a [rows, n]. columns: room for as many numbers, the rows rounded up to `rows_at_once`.
+// 1 / rows + |L^-1 a_r|^2 of each row r of a [rows, n]. columns: scratch, as large as a with its rows rounded up to a multiple of
+// `rows_at_once`.
 std::vector<double> leverages(const std::vector<double>& l, const std::vector<double>& a, std::size_t n,
                               std::vector<double>& columns) {
   const auto rows = a.size() / n;
@@ -87,7 +88,7 @@ std::vector<double> leverages(const std::vector<double>& l, const std::vector<do
 
 std::vector<double> Ridge::operator()(std::span<const double> x) const {
   const auto n = mean.size(), targets = offset.size();
-  require(n > 0 && x.size() % n == 0, "[ridge] {} values are no samples of {} features", x.size(), n);
+  require(n > 0 && x.size() % n == 0, "[ridge] {} values are not samples of {} features", x.size(), n);
   std::vector<double> y;
   for (std::size_t row = 0; row < x.size(); row += n)
     for (std::size_t t = 0; t < targets; ++t) {
@@ -112,7 +113,7 @@ Ridge fit_ridge(std::span<const double> x, std::span<const double> y, std::int64
   best.mean = centre(a, n, &best.scale), best.offset = centre(b, targets, nullptr);
   best.weight.resize(targets * n), best.penalty.resize(targets);
 
-  // a^T a and a^T b, some lines of them by each thread, which adds the rows in their order.
+  // a^T a and a^T b; each thread computes some lines and adds the rows in order.
   std::vector<double> gram(n * n), moments(targets * n);
   constexpr std::size_t lines = 8;
 #pragma omp parallel for schedule(dynamic) if (rows * n >= parallel_from)

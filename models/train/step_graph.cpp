@@ -10,7 +10,7 @@ namespace {
 
 bool equal(const LayoutPtr& a, const LayoutPtr& b) { return a && b ? *a == *b : !a && !b; }
 
-// Another tensor like x, elsewhere on the GPU.
+// A copy of x in new memory on the GPU.
 Tensor copy_of(const Tensor& x) {
   Tensor copy(x.type(), DeviceKind::cuda);
   cuda::copy_on_device(copy.raw(), x.raw(), x.bytes());
@@ -24,9 +24,9 @@ StepGraph::StepGraph(nn::Module& net, Optimizer& optimizer, const Communicator& 
     : net_(net), optimizer_(optimizer), world_(world), o_(options) {
   require(o_.warm_up >= 1, "[graph] at least one ordinary step comes first, got {}", o_.warm_up);
   if (!o_.reason.empty()) give_up(o_.reason);
-  else if (current_device() != DeviceKind::cuda) give_up("there is no GPU that repeats them (--device cuda)");
+  else if (current_device() != DeviceKind::cuda) give_up("tensors are not on a GPU (--device cuda)");
   else if (!world_.transport(DeviceKind::cuda).capturable())
-    give_up("ranks meet on the host in between; graphs of several ranks need NCCL, sums in its order, and no checks");
+    give_up("ranks meet on the host in between; graphs of several ranks need NCCL, its order of sums, and no checks");
 }
 
 void StepGraph::give_up(const std::string& why) {
@@ -51,10 +51,10 @@ std::vector<const std::byte*> StepGraph::addresses() {
 
 Tensor StepGraph::operator()(const std::vector<Tensor>& inputs, const Step& step) {
   if (!reason_.empty()) return step(inputs);
-  const auto number = net_.step();  // the optimizer's step counts it on
+  const auto number = net_.step();  // the optimizer's step increments it
   for (const auto& x : inputs)
     if (x.device() != DeviceKind::cuda || (!x.layout() && world_.size() > 1)) {
-      give_up(fmt::format("an input is not on the GPU, or without the layout that tells whether all ranks have new shapes: {}",
+      give_up(fmt::format("an input is not on the GPU, or lacks the layout that shows whether shapes change on all ranks: {}",
                           to_string(x)));
       return step(inputs);
     }
@@ -89,7 +89,7 @@ void StepGraph::capture(const std::vector<Tensor>& inputs, const Step& step) {
   } catch (const std::exception& error) {
     if (world_.size() > 1) fail("{}; train without captured steps, or on one rank", error.what());
     release();
-    optimizer_.count_steps(steps);  // nothing has happened
+    optimizer_.count_steps(steps);  // undoes the count: no step was made
     give_up(error.what());
   }
 }

@@ -29,7 +29,7 @@ void StepClock::start() {
   seen_ = messages_ + collectives_;
 }
 
-// Parts of a batch may come as messages, which are counted as such.
+// Parts of a batch may be received as messages, which count as messages.
 void StepClock::batch(double waited) {
   if (!times_) return;
   const auto& now = detail::waited_of_this_thread();

@@ -14,7 +14,7 @@
 namespace mpigrad {
 namespace {
 
-// Why training ends behind an epoch.
+// Decides after an epoch whether training ends, and why.
 class Stopping {
  public:
   Stopping(const TrainerOptions& options, const TrainerHooks& hooks, const Communicator& world)
@@ -22,11 +22,11 @@ class Stopping {
     require(o_.patience >= 0, "[training] patience is a number of epochs, got {}", o_.patience);
     if (!monitors() || o_.monitor == "train_loss") return;
     const auto at = std::find(o_.values.begin(), o_.values.end(), o_.monitor);
-    require(at != o_.values.end(), "[training] no value is called {}, which is to be monitored", o_.monitor);
+    require(at != o_.values.end(), "[training] there is no value {} to monitor", o_.monitor);
     place_ = static_cast<std::size_t>(at - o_.values.begin());
   }
 
-  // What earlier epochs were like, of which rank 0 knows. Collective.
+  // Reads the rows of earlier epochs, which rank 0 has. Collective.
   void remember(const std::vector<EpochRow>& rows) {
     if (!monitors()) return;
     auto count = static_cast<std::int64_t>(rows.size());
@@ -38,11 +38,11 @@ class Stopping {
     for (const double value : values) without_ = improves(value) ? 0 : without_ + 1;
   }
 
-  // Whether an epoch is better than all before it. Once for each.
+  // Notes an epoch, once; returns whether it is better than all before.
   bool note(const EpochRow& row) {
     if (!monitors()) return false;
     double value = monitored(row);
-    world_.transport().bcast(&value, 1, DType::float64, 0);  // what ranks measure may differ
+    world_.transport().bcast(&value, 1, DType::float64, 0);  // values may differ between ranks
     const bool better = improves(value);
     without_ = better ? 0 : without_ + 1;
     return better;
@@ -88,10 +88,10 @@ std::string text_of(const std::vector<std::string>& names, const std::vector<dou
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  require(!error, "[training] the folder {} cannot be made: {}", folder.string(), error.message());
+  require(!error, "[training] the folder {} cannot be created: {}", folder.string(), error.message());
 }
 
-// `steps` and `batches` of an epoch; epochs(options) makes them.
+// `steps` and `batches` are those of an epoch; epochs(options) runs the epochs.
 TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t steps, std::int64_t batches,
                            const Communicator& world, const TrainerHooks& hooks, const TrainerOptions& o,
                            const std::function<void(const FitOptions&)>& epochs) {
@@ -182,7 +182,7 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, c
                     const TrainerHooks& hooks, const TrainerOptions& o) {
   require(hooks.epoch != nullptr, "[training] there is no epoch");
   require(o.fit.begin.steps >= 0 && o.fit.begin.steps < std::max<std::int64_t>(steps, 1),
-          "[training] training goes on after {} steps of an epoch that has {}", o.fit.begin.steps, steps);
+          "[training] training is resumed after {} steps of an epoch that has {}", o.fit.begin.steps, steps);
   return train_epochs(net, optimizer, steps, steps, world, hooks, o, [&](FitOptions options) {
     for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
       options.progress->begin_epoch(epoch, options.begin.steps);
@@ -191,7 +191,7 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, c
       options.begin = {};
       std::string text;
       {
-        const detail::SlowPhase phase;  // it evaluates and writes
+        const detail::SlowPhase phase;  // evaluation and files
         text = options.after_epoch(*report);
       }
       options.progress->end_epoch(text);

@@ -22,7 +22,7 @@
 namespace mpigrad {
 namespace {
 
-// The rows of all parts, one after the other.
+// The elements of all parts, one after the other.
 std::vector<double> values_of(const std::vector<Tensor>& parts) {
   std::vector<double> values;
   for (const auto& part : parts) {
@@ -32,14 +32,14 @@ std::vector<double> values_of(const std::vector<Tensor>& parts) {
   return values;
 }
 
-// The losses of steps, on their way to the host. On a GPU one is read when the next has been given out.
+// The losses of steps that the host has not read yet. On a GPU a loss is read after the next step has been issued.
 class Losses {
  public:
   struct Step {
     std::int64_t epoch = 0, step = 0, samples = 0;
     double weight = 0, loss = 0;
   };
-  // `arrived` gets the steps in order, on all ranks after the same calls.
+  // `arrived` is called for the steps in order, on all ranks after the same calls.
   Losses(const Communicator& world, std::function<void(const Step&)> arrived) : world_(world), arrived_(std::move(arrived)) {}
   void add(const Tensor& share, const Step& step) {
     if (share.device() != DeviceKind::cuda) return arrive(step, detail::local_item(share), share.layout());
@@ -73,30 +73,30 @@ class Losses {
   const Communicator& world_;
   std::function<void(const Step&)> arrived_;
   cuda::Readbacks values_;
-  std::deque<Pending> pending_;  // of values_
+  std::deque<Pending> pending_;  // losses of values_
 };
 
-// Of weights that are trained.
+// The number of elements of weights that are trained.
 std::int64_t trained_elements(const Parameters& parameters) {
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i) elements += parameters[i].frozen ? 0 : parameters[i].value.elements();
   return elements;
 }
 
-// Weighs the micro-batches of a step. The gradient of each gets a factor at once, relative to the first that has a weight, and
-// the sum of them gets the rest, which is 1 if all weigh the same.
+// Weighs the micro-batches of a step. The gradient of each gets a factor at once, relative to the first with a weight above 0,
+// and the sum gets the remaining factor, which is 1 if all weights are equal.
 class MicroBatches {
  public:
   explicit MicroBatches(std::int64_t count) : count_(static_cast<double>(count)) {}
-  // Of the next micro-batch's loss.
+  // The factor of the next micro-batch's loss.
   double factor(double weight) {
     require(std::isfinite(weight) && weight >= 0, "[fit] a micro-batch's weight is a number of 0 or more, got {}", weight);
     if (first_ == 0) first_ = weight;
     sum_ += weight;
-    if (count_ == 1) return 1;  // a loss of weight 0 is 0; a step that is captured keeps its factor
+    if (count_ == 1) return 1;  // a loss of weight 0 is 0; a captured step keeps its factor
     return weight == 0 ? 0 : weight / (first_ * count_);
   }
-  // Of the sum of the gradients, after the step's last micro-batch.
+  // The factor of the sum of the gradients, after the last micro-batch of the step.
   double rest() {
     const double rest = sum_ == 0 ? 1 : first_ * count_ / sum_;
     first_ = sum_ = 0;
@@ -107,7 +107,7 @@ class MicroBatches {
   double count_, first_ = 0, sum_ = 0;
 };
 
-// Tells a training's noise how many samples its gradients are of.
+// Sets the numbers of samples of the gradients in `noise`.
 void begin_noise(GradientNoise& noise, const data::Loader& loader, const Communicator& world, std::int64_t accumulate) {
   const auto layout = loader.layout();
   const auto samples = loader.shape()[0] * accumulate;
@@ -132,8 +132,8 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
   require(steps > 0, "[fit] an epoch has no step: {} samples, batches of {}, {} of them per step", loader.samples(),
           loader.shape()[0], options.accumulate);
   require(options.begin.steps >= 0 && options.begin.steps < steps,
-          "[fit] training goes on after {} steps of an epoch that has {}", options.begin.steps, steps);
-  require(!options.interrupts || options.interrupt, "[fit] there is nothing to interrupt for");
+          "[fit] training is resumed after {} steps of an epoch that has {}", options.begin.steps, steps);
+  require(!options.interrupts || options.interrupt, "[fit] options.interrupts needs options.interrupt");
   net.parameters().require_nothing_accumulated("fit");
   net.train();
   RunningMean mean;
@@ -143,7 +143,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     samples += static_cast<double>(at.samples);
     if (options.progress) options.progress->step(at.samples, at.loss);
   });
-  bool last = true;  // of the micro-batches of a step
+  bool last = true;  // last micro-batch of a step
   double weight = 0;
   MicroBatches parts(options.accumulate);
   const StepGraph::Step one_step = [&](const std::vector<Tensor>& batch) {
@@ -179,9 +179,9 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
   std::optional<StepGraph> graph;
   if (options.graph)
     graph.emplace(net, optimizer, world,
-                  StepGraphOptions{.reason = options.loss_scale       ? "the host looks at the gradients for the loss scale"
+                  StepGraphOptions{.reason = options.loss_scale       ? "the host reads the gradients for the loss scale"
                                              : options.accumulate > 1 ? "several batches make a step"
-                                             : options.noise          ? "the host looks at the gradients for their noise"
+                                             : options.noise          ? "the host reads the gradients for their noise"
                                                                       : ""});
   for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
     const auto start = detail::seconds_now();
@@ -203,7 +203,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       if (options.profile && micro % options.accumulate == 0) options.profile->begin_step();
       const auto step = epoch * steps + micro / options.accumulate;
       last = ++micro % options.accumulate == 0;
-      // Every micro-batch has dropout masks of its own.
+      // Every micro-batch has different dropout masks.
       net.set_step(epoch * steps * options.accumulate + micro - 1);
       if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
       const auto n = global_shape(batch.x)[0];
@@ -216,7 +216,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       const auto behind = micro / options.accumulate;
       if (last && behind < steps && options.interrupts && options.interrupts(epoch, behind)) {
         losses.finish();
-        const detail::SlowPhase phase;  // it writes
+        const detail::SlowPhase phase;  // writes files
         interrupted = options.interrupt(epoch, {behind, mean});
         if (interrupted) break;
         clock.start();
@@ -224,7 +224,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       asked = detail::seconds_now();
     }
     losses.finish();
-    if (graph) graph->release();  // its memory, for what comes after an epoch
+    if (graph) graph->release();  // frees its memory for the work after an epoch
     if (interrupted) return;
     const double seconds = detail::seconds_now() - start;
     EpochReport report{.epoch = epoch,
@@ -237,7 +237,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     if (options.loss_scale) report.loss_scale = options.loss_scale->value(), report.skipped_steps = options.loss_scale->skipped();
     std::string text;
     if (options.after_epoch) {
-      const detail::SlowPhase phase;  // it evaluates and writes
+      const detail::SlowPhase phase;  // evaluation and files
       text = options.after_epoch(report);
     }
     if (options.progress) options.progress->end_epoch(text);
@@ -250,7 +250,7 @@ Predictions predict(nn::Module& net, const data::Loader& loader) {
   nn::EvaluationMode mode(net);
   const detail::SlowPhase phase;
   Predictions result;
-  std::vector<Tensor> predicted, truth;  // to the host when all is given out
+  std::vector<Tensor> predicted, truth;  // copied to the host when all work is issued
   const auto whole = [](const Tensor& x) { return x.layout() ? gather_all(x) : x; };
   std::int64_t step = 0;
   for (const auto& batch : loader.epoch(0)) {

@@ -15,17 +15,17 @@ namespace {
 enum class Fault : std::int64_t { none, not_matrix, views_differ, layout, labels };
 enum class Flaw : std::int64_t { none, not_finite, zero };
 
-// What a rank tells the others.
+// The description of a rank's views, sent to the others.
 struct Header {
   std::int64_t rows = 0, width = 0, dtype = 0;
   Fault fault = Fault::none;
-  std::int64_t sample = -1, view = 0;  // the first one that cannot be used
+  std::int64_t sample = -1, view = 0;  // the first invalid one
   Flaw flaw = Flaw::none;
   double temperature = 1, learned = 0;
 };
 constexpr std::size_t words = sizeof(Header) / sizeof(std::int64_t);
 
-// The first sample whose squared norm, computed in the type of the embeddings, is no norm of a sample.
+// Finds the first sample whose squared norm, computed in the type of the embeddings, is not finite or (with refuse_zeros) zero.
 template <class T>
 void find_flaw(const T* squares, const Header& header, std::int64_t view, const BatchRules& rules, Header& result) {
   for (std::int64_t i = 0; i < header.rows && (result.sample < 0 || i < result.sample); ++i) {
@@ -66,7 +66,8 @@ void require_usable(std::string_view loss, const std::vector<Header>& headers, s
     require(h.fault != Fault::not_matrix,
             "[{}] embeddings are floating-point matrices [samples, width]; those of rank {} are not", loss, r);
     require(h.fault != Fault::views_differ, "[{}] all views have one shape and type; those of rank {} differ", loss, r);
-    require(h.fault != Fault::layout, "[{}] the embeddings of rank {} are split over other ranks than the loss's", loss, r);
+    require(h.fault != Fault::layout, "[{}] the embeddings of rank {} are split over other ranks than those of the loss", loss,
+            r);
     require(h.fault != Fault::labels, "[{}] each row has one label, int64; the labels of rank {} are others", loss, r);
     require(std::isfinite(h.temperature) && h.temperature > 0, "[{}] the temperature is positive and finite, got {} on rank {}",
             loss, h.temperature, r);
@@ -81,7 +82,7 @@ void require_usable(std::string_view loss, const std::vector<Header>& headers, s
             loss, lowest.learned, h.learned, r);
     all += h.rows;
   }
-  require(lowest.width > 0, "[{}] embeddings have no width", loss);
+  require(lowest.width > 0, "[{}] embeddings have width 0", loss);
   require(all >= rules.smallest, "[{}] needs at least {} samples in all ranks together, the batch has {}", loss, rules.smallest,
           all);
   std::int64_t first = 0;
@@ -112,7 +113,7 @@ Communicator sample_group(const Tensor& z) {
   for (int a = 0; a < static_cast<int>(z.layout()->axes.size()); ++a) {
     const auto& axis = z.layout()->axes[static_cast<std::size_t>(a)];
     require(axis.placement == Placement::replicated || (axis.placement == Placement::split && axis.dimension == 0),
-            "[sample_group] a sample's embedding is whole on its ranks: {}", z);
+            "[sample_group] the embedding of a sample is split over ranks: {}", z);
     if (axis.placement == Placement::split) axes.push_back(a);
   }
   return grid_of(*z.layout()).along(axes);

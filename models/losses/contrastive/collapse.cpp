@@ -14,7 +14,7 @@
 namespace mpigrad::contrastive {
 namespace {
 
-// Householder's reflections bring a symmetric matrix to three diagonals: d, and e below it, e[0] unused.
+// Reduces a symmetric matrix to tridiagonal form by Householder reflections: diagonal d, subdiagonal e, e[0] unused.
 void to_tridiagonal(std::vector<double>& a, std::size_t n, std::vector<double>& d, std::vector<double>& e) {
   const auto at = [&](std::size_t i, std::size_t j) -> double& { return a[i * n + j]; };
   std::vector<double> v(n), p(n);
@@ -49,8 +49,8 @@ void to_tridiagonal(std::vector<double>& a, std::size_t n, std::vector<double>& 
 
 }  // namespace
 
-// Of the three diagonals by bisection: as many eigenvalues lie below x as the leading minors of T - x change sign (Sturm). Slower
-// than QR, shorter, and exact to rounding for any matrix.
+// Bisection on the tridiagonal matrix T: the number of eigenvalues below x is the number of sign changes of the leading minors of
+// T - x (Sturm). Slower but shorter than QR, and exact to rounding for any matrix.
 std::vector<double> symmetric_eigenvalues(std::vector<double> matrix, std::int64_t size) {
   require(size >= 0 && static_cast<std::int64_t>(matrix.size()) == size * size,
           "[eigenvalues] {} numbers for a matrix of {} rows", matrix.size(), size);
@@ -111,7 +111,7 @@ Collapse collapse(const Tensor& z, const Communicator& comm, std::int64_t most) 
     result.effective_rank = std::nan("");
     return result;
   }
-  // X^T X and X X^T have the same eigenvalues besides zeros.
+  // X^T X and X X^T have the same eigenvalues except zeros.
   std::vector<double> products;
   if (batch.all < batch.width) {
     const auto all = allgather(x, comm);
@@ -121,7 +121,8 @@ Collapse collapse(const Tensor& z, const Communicator& comm, std::int64_t most) 
     sum_over_ranks(products, comm);
   }
   auto squares = symmetric_eigenvalues(std::move(products), size);
-  // What centring leaves of embeddings that are all the same is rounding, and has any rank; and so are the smallest eigenvalues.
+  // Eigenvalues at the level of rounding count as zero: after centring, identical embeddings are rounding errors of arbitrary
+  // rank.
   const double largest = squares.empty() ? 0 : squares.back();
   const double rounding = std::max(1e-24 * sum_over_ranks(sum(square(here)).item(), comm),
                                    static_cast<double>(size) * std::numeric_limits<double>::epsilon() * largest);

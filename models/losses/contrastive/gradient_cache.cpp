@@ -17,16 +17,16 @@ using Views = std::vector<Tensor>;
 Views encode_chunk(const ChunkEncoder& encode, std::int64_t begin, std::int64_t end, std::size_t views) {
   const nn::NoBatchStatistics scope("gradient caching encodes in chunks");
   auto result = encode(begin, end);
-  require(!result.empty() && (views == 0 || result.size() == views), "[gradient cache] the encoder gave {} views, then {}", views,
-          result.size());
+  require(!result.empty() && (views == 0 || result.size() == views), "[gradient cache] the encoder returned {} views, then {}",
+          views, result.size());
   for (auto& z : result) {
     z = z.without_layout();
-    require(z.rank() >= 1 && z.dim(0) == end - begin, "[gradient cache] samples {} to {} were asked for: {}", begin, end, z);
+    require(z.rank() >= 1 && z.dim(0) == end - begin, "[gradient cache] samples {} to {} were requested: {}", begin, end, z);
   }
   return result;
 }
 
-// Far above rounding, which may differ between two runs, and far below other random numbers.
+// The tolerance is far above rounding, which may differ between two runs, and far below a change of random numbers.
 void require_same_embeddings(const Tensor& again, const Tensor& before) {
   if (!again.raw() || again.elements() == 0) return;
   Untaped scope;
@@ -46,7 +46,7 @@ std::int64_t most_of(std::int64_t mine, const Communicator& comm) {
 struct LossPart {
   Tensor share;
   Views cotangents;                                 // of the embeddings
-  std::vector<std::pair<std::size_t, Tensor>> own;  // parameters that the loss itself uses, and their gradients
+  std::vector<std::pair<std::size_t, Tensor>> own;  // parameters that the loss uses, and their gradients
 };
 
 LossPart differentiate(const Parameters& parameters, const EmbeddingLoss& loss, const Views& embeddings) {

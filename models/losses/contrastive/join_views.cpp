@@ -5,7 +5,7 @@
 namespace mpigrad::contrastive {
 namespace {
 
-// Samples times `times`, or divided by them; every rank's block alike.
+// The layout with the number of samples multiplied by `times` and divided by `divided`, in the block of every rank.
 LayoutPtr with_samples(const LayoutPtr& layout, std::int64_t times, std::int64_t divided) {
   if (!layout) return nullptr;
   auto result = std::make_shared<Layout>(*layout);
@@ -43,7 +43,7 @@ Tensor join_views(const Tensors& views) {
 
 Tensors split_views(const Tensor& joined, int views) {
   require(joined.rank() >= 1 && views > 0 && joined.dim(0) % views == 0 && (!joined.layout() || divides(*joined.layout(), views)),
-          "[split_views] the samples are not {} views of each rank's: {}", views, joined);
+          "[split_views] the samples of each rank are not {} views: {}", views, joined);
   const auto layout = with_samples(joined.layout(), 1, views);
   const auto n = joined.dim(0) / views;
   Tensors result;

@@ -27,9 +27,9 @@ void KeyQueue::enqueue(const Tensor& keys, const Communicator& comm) {
   const auto mine = keys.without_layout();
   const auto arrived = allgather(mine.dtype() == keys_.dtype() ? mine : cast(mine, keys_.dtype()), comm);
   const auto count = arrived.dim(0);
-  require(count <= capacity, "[moco] {} keys at once do not fit in a queue of {}", count, capacity);
+  require(count <= capacity, "[moco] {} keys do not fit in a queue of {}", count, capacity);
   if (!keys_.raw()) return;
-  // Steps that are still on a tape hold the old keys.
+  // A new tensor, because steps still on a tape use the old keys.
   Tensor fresh(keys_.type(), keys_.device());
   const auto device = keys_.device();
   detail::copy_bytes(device, fresh.raw(), keys_.raw(), keys_.bytes());
@@ -94,13 +94,13 @@ SampleShuffle::SampleShuffle(const Communicator& comm, Rows rows, const Philox& 
           comm.size());
   order_.resize(static_cast<std::size_t>(std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0})));
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  for (std::size_t i = order_.size(); i > 1; --i)  // Fisher and Yates
+  for (std::size_t i = order_.size(); i > 1; --i)  // Fisher-Yates shuffle
     std::swap(order_[i - 1], order_[static_cast<std::size_t>(random.below(i, i))]);
   inverse_.resize(order_.size());
   for (std::size_t i = 0; i < order_.size(); ++i) inverse_[static_cast<std::size_t>(order_[i])] = static_cast<std::int64_t>(i);
 }
 
-// Place p of the result is sample source[p]. Rows travel sorted by destination and there by place.
+// Place p of the result is sample source[p]. Rows are sent sorted by destination and there by place.
 Tensor SampleShuffle::move(const Tensor& x, const Rows& source) const {
   const auto p = rows_.size(), me = static_cast<std::size_t>(comm_.rank());
   require(x.rank() >= 1 && x.dim(0) == rows_[me], "[shuffle] rank {} has {} samples: {}", me, rows_[me], x);

@@ -23,7 +23,7 @@ Rows twice(Rows rows) {
   return rows;
 }
 
-// A learned number of one element, for use beside z.
+// A learned number of one element, as a tensor to combine with z.
 Tensor learned(const Tensor& value, const Tensor& z, const Communicator& comm) {
   const auto same = replicate(reshape(value, Shape()), comm);
   return value.dtype() == z.dtype() ? same : cast(same, z.dtype());
@@ -46,7 +46,7 @@ Tensor nt_xent(const Tensor& a, const Tensor& b, const Communicator& comm, const
       inspect("nt_xent", {a, b}, comm, {.refuse_zeros = at.refuse_zeros && at.normalise, .temperature = at.temperature});
   const auto x = at.normalise ? unit_rows(batch.views[0]) : batch.views[0],
              y = at.normalise ? unit_rows(batch.views[1]) : batch.views[1];
-  // Both views are one block of 2n rows on each rank: pairs stay on it, and what is left out lies on a diagonal.
+  // Both views form one block of 2n rows on each rank: pairs are on the same rank, and the excluded terms lie on a diagonal.
   const auto z = concatenate({x, y}, 0), q = z * (1 / at.temperature);
   const auto rows = twice(batch.rows);
   Tensor denominators;
@@ -110,7 +110,7 @@ Tensor siglip(const Tensor& a, const Tensor& b, const Tensor& log_scale, const T
   };
   const auto rows = tiles(scaled);
   UseDevice device(x.device());
-  // All pairs as if they were negatives: -log sigmoid(-l) = softplus(l); a positive's is softplus(-l) = softplus(l) - l.
+  // Treats all pairs as negatives, -log sigmoid(-l) = softplus(l), and corrects the positives: softplus(-l) = softplus(l) - l.
   Tensor share = -(sum(scaled * y) + shift * static_cast<double>(batch.here));
   for_each_block({y}, comm, batch.rows, [&](const Tensors& block, int) {
     for (const auto& columns : tiles(block[0]))

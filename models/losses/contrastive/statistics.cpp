@@ -10,7 +10,7 @@ namespace {
 
 Tensor product(const Tensor& a, const Tensor& b) { return matmul(a, b, {.transpose_a = true}); }
 
-// x minus its mean over the samples of all ranks. Plain allreduce: each rank uses the mean for samples of its own.
+// x minus its mean over the samples of all ranks. A plain allreduce: each rank uses the mean for its own samples.
 Tensor centred(const Tensor& x, const Batch& batch) {
   return x - allreduce(sum(x, {0}), batch.comm) * (1 / static_cast<double>(batch.all));
 }
@@ -60,7 +60,7 @@ Tensor spectral(const Tensor& a, const Tensor& b, const Communicator& comm, cons
   const auto batch = inspect("spectral", {a, b}, comm, {.smallest = at.all_pairs ? 1 : 2, .refuse_zeros = false});
   const auto n = static_cast<double>(batch.all);
   const auto &x = batch.views[0], &y = batch.views[1];
-  // Divided early: sums of squares of a large batch are large.
+  // Divides early: sums of squares of a large batch are large.
   const auto mine = rows_of(product(x, x) * (1 / n), product(y, y) * (1 / n), comm);
   const auto pairs = sum(x * y, {1});
   const auto positive = sum(pairs) * (-2 / n), all = sum(mine.first * mine.second);

@@ -16,12 +16,12 @@
 namespace mpigrad::contrastive {
 namespace {
 
-constexpr double no_term = -std::numeric_limits<double>::infinity();  // of a sum of exponentials
+constexpr double no_term = -std::numeric_limits<double>::infinity();  // excludes a term from a sum of exponentials
 
-// What both forms find out about this rank's rows.
+// The result of both forms for this rank's rows.
 struct RowLosses {
   Tensor losses;  // [n], summed over the positives of each row
-  Tensor counts;  // [n], how many those are; a constant
+  Tensor counts;  // [n], the number of positives of each row; a constant
 };
 
 // Similarities of this rank's rows to all columns.
@@ -39,15 +39,15 @@ RowLosses direct(const Tensor& z, const Tensor& labels, const Batch& batch, cons
   const auto zero = constant(zeros({}, s.dtype()));
   if (at.positives_in_denominator)
     return {counts * logsumexp(masked(s, own, no_term), {1}) - sum(where(positive, s, zero), {1}), counts};
-  // -log( e^s / (e^s + sum of the negatives') ) = softplus(log sum of the negatives' - s). Where there is no negative it is 0,
-  // and what stands in the place of the empty sum does not matter.
+  // -log( e^s / (e^s + sum over negatives) ) = softplus(log(sum over negatives) - s). Without negatives it is 0, whatever the
+  // value of the empty sum.
   const auto none = constant(equal(sum(cast(negative, s.dtype()), {1}, true), zero));
   const auto others = logsumexp(masked(s, constant(logical_not(logical_or(negative, none))), no_term), {1}, true);
   return {sum(where(constant(logical_and(positive, logical_not(none))), softplus(others - s), zero), {1}), counts};
 }
 
-// Sums over the other samples of each row's label, of all ranks: A z and A 1, A_ij = 1 for equal labels, i != j. Sums of a block
-// by label, then one for each row: O(N D) work. Nothing but indices stays on the tape.
+// Sums over the other samples with the label of each row, on all ranks: A z and A 1, A_ij = 1 for equal labels, i != j. Computes
+// sums of a block by label, then one for each row: O(N D) work. The tape keeps only indices.
 struct LabelSums {
   Tensor embeddings, counts;
 };
@@ -78,7 +78,7 @@ LabelSums label_sums(const Tensor& z, const Tensor& labels, const Batch& batch) 
   for_each_block({z, labels}, batch.comm, batch.rows, [&](const Tensors& block, int) {
     auto at = places_of(block[1], false);
     for (auto& place : at)
-      if (place < 0) place = static_cast<double>(kinds);  // labels that no row has here: a row that is not taken
+      if (place < 0) place = static_cast<double>(kinds);  // a label that no row here has: a row that is not used
     const auto index = indices(at);
     result.embeddings = result.embeddings + take(scatter_add(block[0], index, kinds + 1), own);
     Untaped scope;
@@ -87,7 +87,7 @@ LabelSums label_sums(const Tensor& z, const Tensor& labels, const Batch& batch) 
   return {result.embeddings, constant(squeeze(result.counts, {1}))};
 }
 
-// Sum over the positives of softplus(others - s), tile by tile; tiles are computed again backwards.
+// Sum over the positives of softplus(others - s), tile by tile; the backward pass computes tiles again.
 Tensor against_negatives(const Tensor& q, const Tensor& others, const Tensor& z, const Tensor& labels, const Batch& batch,
                          std::int64_t tile) {
   Tensors sums(static_cast<std::size_t>((batch.here + tile - 1) / tile));
@@ -118,7 +118,7 @@ Tensor against_negatives(const Tensor& q, const Tensor& others, const Tensor& z,
   return sums.empty() ? sum(q, {1}) : concatenate(sums, 0);
 }
 
-// The same without a matrix of similarities.
+// The ring form: without a matrix of similarities.
 RowLosses ring(const Tensor& z, const Tensor& labels, const Batch& batch, const SupConAttributes& at) {
   const auto q = z * (1 / at.temperature);
   if (at.positives_in_denominator) {
@@ -132,7 +132,7 @@ RowLosses ring(const Tensor& z, const Tensor& labels, const Batch& batch, const 
     counts = label_sums(constant(z), labels, batch).counts;
   }
   const auto others = unsqueeze(ring_logsumexp(q, z, batch.comm, {.rows = batch.rows, .labels = labels, .tile = at.tile}), 1);
-  // Without any negative the loss is 0.
+  // Without negatives the loss is 0.
   const auto none = constant(equal(constant(others), constant(full({}, no_term, z.dtype()))));
   const auto zero = constant(zeros({}, z.dtype()));
   const auto losses =

@@ -14,14 +14,14 @@
 namespace mpigrad::contrastive {
 namespace {
 
-// log of the sum over the samples of all ranks: [1, K]
+// log of the sum of exp(x) over the samples of all ranks: [1, K]
 Tensor logsumexp_of_samples(const Tensor& x, const Communicator& comm) {
   const auto none = full({1, x.dim(1)}, std::numeric_limits<double>::lowest(), DType::float64);
   const auto largest = allreduce(x.dim(0) > 0 ? max(x, {0}, true) : cast(none, x.dtype()), comm, ReduceOp::max);
   return log(allreduce(sum(exp(x - largest), {0}, true), comm)) + largest;
 }
 
-// Assignments of this rank's samples, made together with earlier ones of which each rank does its part.
+// Assignments of this rank's samples, computed together with the earlier ones of the queue, of which each rank takes a part.
 Tensor assigned(const Tensor& scores, const Tensor& queue, const Tensor& prototypes, const Batch& batch,
                 const SinkhornAttributes& at) {
   if (!queue) return sinkhorn(scores, batch.comm, at);
@@ -47,7 +47,7 @@ Tensor sinkhorn(const Tensor& scores, const Communicator& comm, const SinkhornAt
   UseDevice device(scores.device());
   const auto prototypes = static_cast<double>(scores.dim(1));
   auto q = (is_half(scores.dtype()) ? cast(scores.without_layout(), DType::float32) : scores.without_layout()) / at.epsilon;
-  // The factors N and the division by the sum of all cancel: each sample's assignments sum to 1 after the last step.
+  // The factors N and the division by the total sum cancel: the assignments of each sample sum to 1 after the last step.
   for (int i = 0; i < at.iterations; ++i) {
     q = q - logsumexp_of_samples(q, comm) - std::log(prototypes);
     q = q - logsumexp(q, {1}, true);

@@ -21,7 +21,7 @@ std::int64_t step_in(const fs::path& file) {
   return error == std::errc() && end == last ? step : -1;
 }
 
-// By step, the newest first.
+// All older checkpoints with their steps, the newest first.
 std::vector<std::pair<std::int64_t, fs::path>> older_checkpoints(const fs::path& folder) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
   std::error_code error;
@@ -46,7 +46,7 @@ void keep_checkpoint(const fs::path& folder) {
   std::error_code error;
   fs::remove(kept, error);
   fs::create_hard_link(newest, kept, error);
-  if (error) fs::copy_file(newest, kept);  // a file system without links; the name is free
+  if (error) fs::copy_file(newest, kept);  // a file system without links; the name is not in use
 }
 
 void remove_old_checkpoints(const fs::path& folder, std::int64_t count, std::int64_t step) {
@@ -54,7 +54,7 @@ void remove_old_checkpoints(const fs::path& folder, std::int64_t count, std::int
   for (const auto& [of, file] : older_checkpoints(folder)) {
     if (of < step && kept++ < count) continue;
     std::error_code error;
-    fs::remove(file, error);  // what cannot be removed is in nobody's way
+    fs::remove(file, error);  // a file that cannot be removed does no harm
   }
 }
 
@@ -70,7 +70,7 @@ FoundCheckpoints find_checkpoints(const fs::path& folder) {
       result.skipped.push_back(fmt::format("{}: {}", file.string(), problem.what()));
     }
   std::stable_sort(read.begin(), read.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  // One that was replaced while its older name was made has two.
+  // A checkpoint that was being replaced while it got its older name may appear twice.
   for (auto& [step, file] : read) {
     const bool twice = !result.files.empty() && step_in(file) == read.front().first && file != read.front().second;
     if (!twice) result.files.push_back(std::move(file));

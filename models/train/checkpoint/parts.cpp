@@ -11,7 +11,7 @@
 namespace mpigrad::checkpoint_file {
 namespace {
 
-// Notes of the files of parts, which no program's may be called.
+// Names of notes in files of parts, which no note of a program may have.
 const std::string part_note = "part of the ranks' checkpoint", place_note = "place of ";
 
 // "1 2 3": whole numbers. Error: anything else.
@@ -22,7 +22,8 @@ std::vector<std::int64_t> numbers_in(const std::string& text, const std::filesys
     if (*at == ' ') ++at;
     std::int64_t number = 0;
     const auto [next, error] = std::from_chars(at, end, number);
-    require(error == std::errc() && number >= 0, "[checkpoint] {}: '{}' are no numbers", path.string(), printable(text));
+    require(error == std::errc() && number >= 0, "[checkpoint] {}: '{}' is not a list of numbers", path.string(),
+            printable(text));
     numbers.push_back(number), at = next;
   }
   return numbers;
@@ -32,7 +33,7 @@ std::vector<std::int64_t> numbers_in(const std::string& text, const std::filesys
 struct PartFile {
   explicit PartFile(const std::filesystem::path& path) : reader(path), info(read_info(reader)) {
     const auto note = info.notes.find(part_note);
-    require(note != info.notes.end(), "[checkpoint] {} is no part of a checkpoint", path.string());
+    require(note != info.notes.end(), "[checkpoint] {} is not a part of a checkpoint", path.string());
     const auto numbers = numbers_in(note->second, path);
     require(numbers.size() == 2 && numbers[0] < numbers[1], "[checkpoint] {} is a part of '{}'", path.string(),
             printable(note->second));
@@ -41,7 +42,7 @@ struct PartFile {
   Tensor read(const Hdf5Dataset& dataset) const {
     return read_tensor(reader, {dataset.name, Tensor({dataset.shape, dataset.type}, DeviceKind::dry)}, true);
   }
-  // Of one of its tensors in the whole one, whose shape comes second.
+  // The box of one of its tensors in the whole tensor, and the shape of the whole tensor.
   std::pair<Box, Shape> place(const Hdf5Dataset& dataset) const {
     const auto note = info.notes.find(place_note + dataset.name);
     const auto numbers = note == info.notes.end() ? std::vector<std::int64_t>() : numbers_in(note->second, reader.path());
@@ -53,7 +54,7 @@ struct PartFile {
     auto end = begin;
     for (int d = 0; d < whole.rank(); ++d) {
       end[d] += dataset.shape[d];
-      require(end[d] <= whole[d], "[checkpoint] {}: its {} is no part of {}", reader.path().string(), printable(dataset.name),
+      require(end[d] <= whole[d], "[checkpoint] {}: its {} is not a part of {}", reader.path().string(), printable(dataset.name),
               whole);
     }
     return {Box{begin, end}, whole};
@@ -103,7 +104,7 @@ void join_parts(const std::vector<std::filesystem::path>& paths, const std::file
   for (const auto& each : paths) files.push_back(std::make_shared<PartFile>(each));
   Contents whole;
   std::map<std::string, std::size_t> items;
-  std::vector<std::int64_t> elements;  // of each, that are there
+  std::vector<std::int64_t> elements;  // number of elements present, of each item
   for (const auto& file : files) {
     const auto rank = static_cast<std::int64_t>(&file - files.data());
     const PartId expected{files.front()->id.step, rank, static_cast<std::int64_t>(files.size())};

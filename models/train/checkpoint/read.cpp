@@ -26,14 +26,14 @@ using namespace checkpoint_file;
 
 bool in_blocks(const Tensor& x) { return x.layout() && x.layout()->has(Placement::split); }
 
-// Of the datasets that belong to checkpoints: others may be in the file, too.
+// Whether a dataset belongs to the checkpoint: the file may contain others.
 bool is_tensor(const std::string& name) {
   for (const std::string_view group : {"parameters/", "buffers/", "optimizer/", "averages/"})
     if (name.starts_with(group)) return true;
   return false;
 }
 
-// Whether all but the elements is as it was written: false in files that were written before there were checksums. Throws.
+// Verifies everything except the elements. Returns false for files of older versions without checksums. Error: damaged.
 bool verify_seal(const Hdf5Reader& file, const std::string& format, const std::vector<std::string>& notes) {
   const auto where = file.path().string();
   Seal seal;
@@ -54,17 +54,16 @@ bool verify_seal(const Hdf5Reader& file, const std::string& format, const std::v
   return true;
 }
 
-// One line for each file of a program.
+// Prints one line per file and program.
 void say_unverified(const std::filesystem::path& path) {
   static std::mutex mutex;
   static std::set<std::string> said;
   const std::lock_guard lock(mutex);
   if (said.insert(path.string()).second && first_of_launch())
-    fmt::print(stderr, "warning: {} was written before files had checksums: whether it is damaged cannot be told\n",
-               path.string());
+    fmt::print(stderr, "warning: {} was written by a version without checksums: damage cannot be detected\n", path.string());
 }
 
-// A damaged file counts, too, if it begins as a checkpoint: with the root's header ("OHDR") and the name of the first group.
+// Includes damaged files that begin like a checkpoint: with the root's header ("OHDR") and the name of the first group.
 bool is_checkpoint(const std::filesystem::path& path) {
   try {
     const Hdf5Reader file(path);
@@ -81,7 +80,7 @@ bool is_checkpoint(const std::filesystem::path& path) {
 }  // namespace
 
 void require_replaceable(const std::filesystem::path& path) {
-  // Links are replaced and not followed; NewFile judges pipes and the like.
+  // Links are replaced and not followed; NewFile checks for pipes and the like.
   std::error_code error;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return;
   if (std::filesystem::file_size(path, error) == 0 && !error) return;
@@ -120,7 +119,7 @@ CheckpointInfo checkpoint_file::read_info(const Hdf5Reader& file) {
 
 namespace {
 
-// The file has these tensors, of the same types.
+// Error: the file lacks one of these tensors, or its type or shape differs.
 void require_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tensors) {
   const auto where = file.path().string();
   std::map<std::string, Hdf5Dataset> datasets;
@@ -134,7 +133,7 @@ void require_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& ten
   }
 }
 
-// And none that the network does not have.
+// Also an Error: the file has tensors that the network does not have.
 void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tensors) {
   require_tensors(file, tensors);
   std::set<std::string> expected;
@@ -146,7 +145,7 @@ void check_tensors(const Hdf5Reader& file, const std::vector<NamedTensor>& tenso
   }
 }
 
-// The averaged weights in the place of the parameters.
+// Replaces names of parameters by those of their averaged weights.
 std::vector<NamedTensor> with_averages(std::vector<NamedTensor> tensors) {
   constexpr std::string_view from = "parameters/", to = "averages/average/";
   for (auto& tensor : tensors)
@@ -198,11 +197,11 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& path, nn::Module& ne
     tensors = with_averages(std::move(tensors));
     require_tensors(file, tensors);
   }
-  // All of it before anything changes: a checksum may be wrong.
+  // Reads everything before any change: a checksum may be wrong.
   std::vector<Tensor> read;
   for (const auto& tensor : tensors) read.push_back(read_tensor(file, tensor, info.verified));
 
-  // The arrays of an optimizer and of averages are filled where they are, one tensor after the other.
+  // The arrays of an optimizer and of averages are filled in place, one tensor after the other.
   if (options.optimizer)
     options.optimizer->load_state(options.optimizer->state(),
                                   static_cast<std::int64_t>(file.number_attribute("/", "optimizer_steps")));
@@ -225,7 +224,7 @@ CheckpointTensors read_weights(const std::filesystem::path& path) {
     if (!dataset.name.starts_with("parameters/") && !dataset.name.starts_with("buffers/")) continue;
     require(dataset.kind == Hdf5Dataset::Kind::number, "[checkpoint] {} in {} holds no numbers", printable(dataset.name),
             path.string());
-    // What was rounded has the checksum of the type that it was rounded from.
+    // Rounded tensors have the checksum of the type before rounding.
     const bool half = dataset.stored == "float16";
     const auto read = [&](DType type) {
       return read_tensor(file, {dataset.name, Tensor({dataset.shape, type}, DeviceKind::dry)}, result.info.verified);

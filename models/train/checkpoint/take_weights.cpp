@@ -13,13 +13,13 @@ namespace {
 
 using namespace checkpoint_file;
 
-// "parameters/conv1.weight": the folder, and the name that patterns are of.
+// "parameters/conv1.weight": the group, and the name that is compared with patterns.
 std::pair<std::string, std::string> parts_of(const std::string& tensor) {
   const auto slash = tensor.find('/') + 1;
   return {tensor.substr(0, slash), tensor.substr(slash)};
 }
 
-// What is called `name` in the network, in the file.
+// The name in the file of the tensor that is called `name` in the network.
 std::string name_in_file(const TakeOptions::Pattern& pattern, const std::string& name) {
   if (pattern.file.empty()) return name;
   const auto from = pattern.network.find('*'), to = pattern.file.find('*');
@@ -32,7 +32,7 @@ void check(const TakeOptions::Pattern& pattern) {
   const auto count = [](const std::string& text) { return std::count(text.begin(), text.end(), '*'); };
   require(pattern.file.empty() || (pattern.network.find_first_of("?[") == std::string::npos &&
                                    count(pattern.network) == count(pattern.file) && count(pattern.file) <= 1),
-          "[checkpoint] '{}' for '{}': names in a file have as many * as those in the network, one at most, and no other pattern",
+          "[checkpoint] '{}' for '{}': names in a file have as many * as those in the network, at most one, and no other pattern",
           pattern.file, pattern.network);
 }
 
@@ -72,7 +72,7 @@ TakenWeights take_weights(const std::filesystem::path& path, nn::Module& net, co
       result.left.push_back(name);
       continue;
     }
-    require(there, "[checkpoint] {} has no {}, which is to be taken for {}", path.string(), in_file, value);
+    require(there, "[checkpoint] {} has no {}, which is requested for {}", path.string(), in_file, value);
     require(fits(dataset->second, value), "[checkpoint] {} in {} is {} {}, the network's {} is {} {}", in_file, path.string(),
             dataset->second.stored, dataset->second.shape, name, name_of(value.dtype()), global_shape(value));
     to_give.emplace_back(value, read_tensor(file, {in_file, value}, info.verified));

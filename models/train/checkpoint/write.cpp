@@ -23,7 +23,7 @@ namespace {
 
 std::string text_of(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-// What a file of float16 will give back.
+// The value that a file of float16 will return.
 Tensor rounded(const std::string& name, const Tensor& value) {
   Untaped scope;
   UseDevice device(DeviceKind::cpu);
@@ -61,10 +61,10 @@ void append(std::vector<NamedTensor>& list, const std::string& group, const std:
 
 namespace {
 
-// The same tensor in rows, where it is split along some other dimension than the first, and whole on all ranks of an axis along
-// which another than the first is split, too.
+// Redistributes a tensor whose blocks are short runs of elements in the whole tensor: if one axis splits it, along its first
+// dimension instead; if two axes do, replicated along the axis that splits the inner dimension.
 Tensor in_rows(const Tensor& x) {
-  constexpr std::int64_t long_enough = 1 << 16;  // bytes that follow each other
+  constexpr std::int64_t long_enough = 1 << 16;  // contiguous bytes
   const auto& layout = x.layout();
   if (!layout) return x;
   std::vector<int> axes;
@@ -76,7 +76,7 @@ Tensor in_rows(const Tensor& x) {
     return layout->axes[static_cast<std::size_t>(a)].dimension < layout->axes[static_cast<std::size_t>(b)].dimension;
   }));
   const int dimension = layout->axes[axis].dimension;
-  // The same number on every rank, whatever its block is.
+  // The same number on every rank, independent of its block.
   std::int64_t run = size_of(x.dtype()) * (layout->global[dimension] / layout->grid->extents[axis]);
   for (int d = dimension + 1; d < x.rank(); ++d) run *= layout->global[d];
   if (dimension == 0 || run >= long_enough) return x;
@@ -135,7 +135,7 @@ Contents contents_of(const std::vector<NamedTensor>& tensors, bool half, int ran
     result.shared = result.shared || blocks;
     const auto box =
         blocks ? layout->box() : Box{Shape(std::vector<std::int64_t>(static_cast<std::size_t>(shape.rank()), 0)), shape};
-    // The lowest rank with this box.
+    // The lowest rank with this box writes it.
     int owner = 0;
     while (blocks && !(layout->box(owner) == box)) ++owner;
     const int me = blocks ? layout->grid->rank : rank;
@@ -146,13 +146,13 @@ Contents contents_of(const std::vector<NamedTensor>& tensors, bool half, int ran
 
 namespace {
 
-// The runs of a box's elements that follow each other in the whole row-major tensor: f(first in the tensor, first in the box,
-// count).
+// Calls f(first in the tensor, first in the box, count) for all runs of elements of a box that are contiguous in the whole
+// row-major tensor.
 template <class F>
 void for_runs(const Shape& shape, const Box& box, F f) {
   const auto size = box.extents();
-  int last = shape.rank() - 1;  // the dimension whose part is a run, all behind it being whole
-  std::int64_t inner = 1;       // elements behind it
+  int last = shape.rank() - 1;  // the dimension whose part is a run; all later ones are complete
+  std::int64_t inner = 1;       // elements of the later dimensions
   while (last > 0 && size[last] == shape[last]) inner *= shape[last--];
   const auto run = last < 0 ? 1 : size[last] * inner;
   std::vector<std::int64_t> at(static_cast<std::size_t>(std::max(last, 0)), 0);
@@ -165,10 +165,10 @@ void for_runs(const Shape& shape, const Box& box, F f) {
   }
 }
 
-// Elements on the host, as they are hashed, and as they are stored.
+// Elements on the host, for the hash and for the file.
 struct HostPart {
   const std::byte *values = nullptr, *stored = nullptr;
-  Tensor held, rounded;  // what they lie in, if that is new
+  Tensor held, rounded;  // their memory, if it is new
 };
 
 HostPart on_host(const Item& item, const Part& part) {
@@ -198,7 +198,7 @@ std::uint64_t hash_of(const Item& item, const Box& box, const std::byte* values)
   return hash;
 }
 
-// An open file that elements are put into.
+// An open file to which elements are written.
 class Elements {
  public:
   explicit Elements(const std::filesystem::path& path)
@@ -206,7 +206,7 @@ class Elements {
     require(file_ >= 0, "[checkpoint] {} cannot be opened by this rank: {}; do all ranks see that folder?", path.string(),
             std::strerror(errno));
 #ifdef O_DIRECT
-    direct_ = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT);  // not every file system can
+    direct_ = ::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT);  // not supported by every file system
 #endif
   }
   Elements(const Elements&) = delete;
@@ -224,7 +224,7 @@ class Elements {
       const auto count = pwrite(direct ? direct_ : file_, from, static_cast<std::size_t>(wanted), at);
       if (count < 0 && errno == EINTR) continue;
       if (direct && (count < 0 || count % block_bytes != 0)) {
-        close(std::exchange(direct_, -1));  // as any other file, then
+        close(std::exchange(direct_, -1));  // write without O_DIRECT then
         continue;
       }
       require(count > 0, "[checkpoint] {} could not be written completely: {}", path_.string(), std::strerror(errno));
@@ -240,7 +240,7 @@ class Elements {
   int file_, direct_ = -1;
 };
 
-// Sums over the ranks, modulo 2^64: halves of the numbers cannot overflow.
+// Sums over the ranks, modulo 2^64, by sums of the halves of the numbers, which cannot overflow.
 void add_up(Transport& ranks, std::vector<std::uint64_t>& numbers) {
   std::vector<std::int64_t> halves;
   for (const auto number : numbers)
@@ -250,7 +250,7 @@ void add_up(Transport& ranks, std::vector<std::uint64_t>& numbers) {
     numbers[i] = static_cast<std::uint64_t>(halves[2 * i]) + (static_cast<std::uint64_t>(halves[2 * i + 1]) << 32);
 }
 
-// The structure of the file: all but the elements. Where those of each item begin.
+// Writes the structure of the file: everything except the elements. Returns the offset of the elements of each item.
 std::vector<std::int64_t> begin_file(Hdf5Writer& file, const Contents& contents, const std::vector<std::uint64_t>& hashes,
                                      const Remarks& remarks) {
   std::vector<std::int64_t> places;
@@ -280,7 +280,7 @@ std::vector<std::int64_t> begin_file(Hdf5Writer& file, const Contents& contents,
 
 void write_file(const std::filesystem::path& path, const Contents& contents, const Remarks& remarks, Replaces replaces,
                 const std::shared_ptr<Transport>& transport) {
-  static_assert(std::endian::native == std::endian::little, "elements are put into files as they are in memory");
+  static_assert(std::endian::native == std::endian::little, "elements are written as they are in memory");
   const auto& ranks = transport;
   const bool first = !ranks || ranks->rank() == 0;
   const auto count = static_cast<std::int64_t>(contents.items.size());
@@ -320,7 +320,7 @@ void write_file(const std::filesystem::path& path, const Contents& contents, con
   });
   together(ranks.get(), [&] {
     if (!first) return;
-    if (replaces == Replaces::checkpoints) require_replaceable(path);  // writing took its time
+    if (replaces == Replaces::checkpoints) require_replaceable(path);  // checked again: writing took time
     file->commit();
   });
 }

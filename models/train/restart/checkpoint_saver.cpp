@@ -21,7 +21,7 @@
 namespace mpigrad {
 namespace {
 
-// Bytes of host memory to other host memory.
+// A copy between parts of host memory.
 struct Copy {
   std::byte* to;
   const std::byte* from;
@@ -42,12 +42,12 @@ void run(const std::vector<Copy>& copies) {
   }
 }
 
-// A copy of a part takes so many bytes, so that the next one begins at a block.
+// Bytes for the copy of a part, rounded up so that the next one begins at a block.
 std::int64_t room_for(const checkpoint_file::Part& part) {
   return (part.value.bytes() + checkpoint_file::block_bytes - 1) / checkpoint_file::block_bytes * checkpoint_file::block_bytes;
 }
 
-// The thread that calls gives way to those that compute.
+// Lowers the priority of the calling thread below those that compute.
 void give_way() {
 #ifdef __linux__
   constexpr int nice = 10;
@@ -71,10 +71,10 @@ void CheckpointSaver::make_room(const checkpoint_file::Contents& contents) {
   std::int64_t bytes = 0;
   for (const auto& part : contents.parts) bytes += room_for(part);
   if (bytes <= bytes_) return;
-  require_host_memory("[checkpoint] a copy of what is saved", static_cast<double>(bytes));
+  require_host_memory("[checkpoint] a copy of the tensors to save", static_cast<double>(bytes));
   copies_.reset(static_cast<std::byte*>(
       std::aligned_alloc(static_cast<std::size_t>(checkpoint_file::block_bytes), static_cast<std::size_t>(bytes))));
-  require(copies_ != nullptr, "[checkpoint] there is no memory for a copy of what is saved, {} bytes", bytes);
+  require(copies_ != nullptr, "[checkpoint] there is no memory for a copy of the tensors to save, {} bytes", bytes);
   std::memset(copies_.get(), 0, static_cast<std::size_t>(bytes));
   bytes_ = bytes;
 }
@@ -122,7 +122,7 @@ bool CheckpointSaver::stage_part(const std::filesystem::path& path, nn::Module& 
 bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
                             const Writing& writing) {
   const detail::SlowPhase phase;
-  checkpoint_file::Remarks remarks(options);  // on every rank: what is wrong with them is wrong with all
+  checkpoint_file::Remarks remarks(options);  // on every rank: the same errors on all of them
   std::int64_t busy = written_.valid() && written_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   world_.transport().bcast(&busy, 1, DType::int64, 0);
   if (busy != 0) return false;

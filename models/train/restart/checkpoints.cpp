@@ -13,7 +13,7 @@ double between(std::chrono::steady_clock::time_point from, std::chrono::steady_c
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Until one has been written nobody knows how long that takes.
+// The assumed time to write a checkpoint until one has been written.
 constexpr double unknown_seconds = 2;
 
 }  // namespace
@@ -28,7 +28,7 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
           "[training] checkpoints every {} epochs, {} steps or {} s, {} of them kept, and a limit of {} s need a folder, and "
           "numbers from 0 on",
           o_.checkpoint_every, o_.checkpoint_steps, o_.checkpoint_seconds, o_.keep, o_.time_limit);
-  if (any)  // before the training, not when it is saved
+  if (any)  // before the training, not only when saving
     together(world_, [&] {
       if (world_.rank() != 0) return;
       require_replaceable(o_.folder / newest_checkpoint);
@@ -44,7 +44,7 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
     });
     local_.emplace(world_, o_.local_folder, o_.local_training, LocalCopiesOptions{.parts = parts});
     if (local_->partner() < 0 && world_.rank() == 0 && !o_.progress.quiet)
-      fmt::print(stderr, "warning: all ranks are on one node: local copies die with it\n");
+      fmt::print(stderr, "warning: all ranks are on one node: local copies are lost if it fails\n");
     local_saver_.emplace(world_);
     reserve(*local_saver_);
   }
@@ -186,7 +186,7 @@ void Checkpoints::save_locally(CheckpointInfo info, std::int64_t step) {
     if (!o_.local_training.file.empty() && world_.rank() == 0)
       std::filesystem::last_write_time(o_.local_training.file, std::filesystem::file_time_type::clock::now(), none);
   };
-  // Copies are more than what was asked of the shared file system: training goes on where they cannot be written.
+  // Local copies are in addition to the checkpoints on the shared file system: training continues if they cannot be written.
   with_state([&] {
     warn_of_local([&] {
       const auto file = local_->file(options.info.step);
@@ -202,8 +202,8 @@ void Checkpoints::save_locally(CheckpointInfo info, std::int64_t step) {
 void Checkpoints::warn_of_local(const std::function<void()>& f) const {
   try {
     f();
-  } catch (const std::exception& error) {  // which all ranks have
-    if (world_.rank() == 0) fmt::print(stderr, "warning: a local copy is not there: {}\n", error.what());
+  } catch (const std::exception& error) {  // the same on all ranks
+    if (world_.rank() == 0) fmt::print(stderr, "warning: a local copy is missing: {}\n", error.what());
   }
 }
 

@@ -26,7 +26,7 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>
 std::mutex users_mutex;
 int users = 0;  // ranks may be threads
 
-// Also for handlers of signals.
+// Safe in signal handlers.
 std::int64_t milliseconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -35,7 +35,7 @@ std::int64_t milliseconds() {
 
 extern "C" void note_signal(int signal) {
   int none = 0;
-  if (first_signal == none) noted_at = milliseconds();  // before somebody asks
+  if (first_signal == none) noted_at = milliseconds();  // set before first_signal, which noted() reads
   first_signal.compare_exchange_strong(none, signal);
 }
 
@@ -76,7 +76,8 @@ const char* NotedSignals::noted() {
   const int signal = first_signal;
   for (const auto& each : handled)
     if (each.signal == signal) {
-      // The next one of this kind is not patient. Launchers may hand on what all processes of a job have got already.
+      // The next signal of this kind has its previous effect. It is enabled after a second: launchers may repeat a signal that
+      // all processes of a job have already received.
       constexpr std::int64_t same_one = 1000;
       if (milliseconds() - noted_at < same_one) return each.name;
       struct sigaction now {};
@@ -96,7 +97,7 @@ std::int64_t DeferredMax::finish() {
 
 std::int64_t DeferredMax::ask(std::int64_t mine) {
   const auto before = world_.size() == 1 ? mine_ : finish();
-  mine_ = mine > before ? mine : 0;  // what has just been granted is not wished for again
+  mine_ = mine > before ? mine : 0;  // requests that the result already covers are dropped
   if (world_.size() == 1) return before;
   pending_ = world_.transport().start_allreduce(&mine_, &largest_, 1, DType::int64, CombineOp::max);
   return before;

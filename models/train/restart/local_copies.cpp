@@ -52,7 +52,7 @@ std::span<const std::byte> first_of(const std::vector<std::byte>& data, std::int
   return std::span(data).first(static_cast<std::size_t>(bytes));
 }
 
-// Ends when f does; without a core of its own: the other side may take any time.
+// Waits by polling, with sleeps: the other side may take any time.
 void wait(std::mutex& calls, Pending pending) {
   for (;;) {
     {
@@ -78,10 +78,10 @@ std::vector<fs::path> parts_in(const fs::path& folder) {
   return found;
 }
 
-// Whatever umask the file was made with.
+// Sets the mode independently of the umask at creation.
 void close_to_others(const fs::path& path) { fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write); }
 
-// For each rank one of another node: those that have the same place among the ranks of their nodes are on different ones.
+// For each rank a partner on another node: a rank with the same place among the ranks of its node.
 std::vector<int> partners_of(const Communicator& world) {
   const auto size = static_cast<std::size_t>(world.size());
   const std::array<std::int64_t, 2> mine{world.transport().node_rank(), world.transport().node_size()};
@@ -92,7 +92,7 @@ std::vector<int> partners_of(const Communicator& world) {
     for (std::size_t i = 1; i < size && partners[rank] < 0; ++i) {
       const auto other = (rank + i) % size;
       const auto place = all[rank][0];
-      // Where no other node has so many ranks: one of these, with fewer than this one has.
+      // If no other node has so many ranks: a rank of a node with fewer.
       if (all[other][0] == place || (all[other][0] == 0 && all[other][1] <= place)) partners[rank] = static_cast<int>(other);
     }
   return partners;
@@ -111,19 +111,19 @@ LocalCopies::LocalCopies(const Communicator& world, fs::path folder, const Train
   together(world, [&] {
     const bool any = std::any_of(partners_.begin(), partners_.end(), [](int partner) { return partner >= 0; });
     require(!any || transport_->any_thread(),
-            "[checkpoint] copies on another node need MPI_THREAD_MULTIPLE, which this MPI library does not give");
+            "[checkpoint] copies on another node need MPI_THREAD_MULTIPLE, which this MPI library does not support");
     if (parts_ || rank_ == 0 || !kept.empty()) used_.emplace(folder_, training);
   });
   for (const int rank : kept) threads_.emplace_back([this, rank] { receive(rank); });
 }
 
 LocalCopies::~LocalCopies() {
-  // After an error on this rank alone the others do not come here.
+  // After an error on this rank only, the others do not reach this point.
   const bool fails = std::uncaught_exceptions() > exceptions_;
   if (partner() >= 0 && partner() != rank_ && !fails) try {
       Header end;
       send(partner(), header_tag, &end, sizeof(end));
-    } catch (const std::exception&) {  // the job ends by an error of its own
+    } catch (const std::exception&) {  // the job ends with its own error
     }
   stop_ = fails;
   for (auto& thread : threads_) thread.join();
@@ -160,7 +160,7 @@ void LocalCopies::replicate(std::int64_t step) {
     try {
       if (unread.empty()) read_copy(file, path, data, bytes);
     } catch (const std::exception& error) {
-      unread = error.what();  // the partner waits for as many bytes as were promised
+      unread = error.what();  // the partner waits for the announced number of bytes
     }
     send(to, data_tag, data.data(), bytes);
   }
@@ -178,7 +178,7 @@ void LocalCopies::replicate(std::int64_t step) {
 }
 
 void LocalCopies::remove_others(std::int64_t step) const {
-  std::error_code none;  // what is not there any more another rank of this node has removed
+  std::error_code none;  // another rank of this node may already have removed files
   const auto suffix = fmt::format("-of-{}.h5", partners_.size());
   const auto prefix = fmt::format("{}{}-", part_prefix, step);
   for (const auto& path : parts_in(folder_)) {
@@ -204,7 +204,7 @@ bool LocalCopies::took(int from, int tag, void* data, std::int64_t bytes) {
   }
 }
 
-// What arrives is taken to its end, also where it cannot be written: who sent it is told then.
+// Receives all bytes even if they cannot be written, and reports the error to the sender.
 void LocalCopies::receive(int from) try {
   for (;;) {
     Header header;
@@ -234,14 +234,14 @@ void LocalCopies::receive(int from) try {
     incoming.reset();
     send(from, answer_tag, problem.data(), problem.size());
   }
-} catch (const std::exception&) {  // the communicator is gone, and the job with it
+} catch (const std::exception&) {  // the communicator has failed, and with it the job
 }
 
 namespace {
 
-// A whole copy or a part of one, as the rank that looks for its node has found it.
+// A complete copy or a part of one, found by the rank that searches its node.
 struct Found {
-  std::int64_t step = -1, rank = 0, ranks = 0, bytes = 0;  // 0 ranks: whole
+  std::int64_t step = -1, rank = 0, ranks = 0, bytes = 0;  // 0 ranks: complete
 };
 
 std::vector<Found> look(const fs::path& folder, const TrainingName& training, int me) {
@@ -251,7 +251,7 @@ std::vector<Found> look(const fs::path& folder, const TrainingName& training, in
       static_cast<void>(open_own_file(path, "checkpoint", O_RDONLY));
       const auto notes = read_checkpoint_info(path).notes;
       const auto note = notes.find(training_note);
-      require(note != notes.end() && note->second == training.name, "[checkpoint] {} is of another training than {}",
+      require(note != notes.end() && note->second == training.name, "[checkpoint] {} belongs to another training than {}",
               path.string(), training.name);
       found.push_back(f());
       found.back().bytes = static_cast<std::int64_t>(fs::file_size(path));
@@ -266,13 +266,13 @@ std::vector<Found> look(const fs::path& folder, const TrainingName& training, in
   for (const auto& path : parts_in(folder))
     attempt(path, [&] {
       const auto id = checkpoint_file::verify_part(path);
-      require(path == part_in(folder, id.step, id.rank, id.ranks), "[checkpoint] {} has another one's name", path.string());
+      require(path == part_in(folder, id.step, id.rank, id.ranks), "[checkpoint] {} has the name of another part", path.string());
       return Found{id.step, id.rank, id.ranks};
     });
   return found;
 }
 
-// What each rank has found.
+// Tells all ranks what each rank has found.
 std::vector<std::vector<Found>> tell(Transport& transport, const std::vector<Found>& mine) {
   const auto size = static_cast<std::size_t>(transport.size());
   constexpr std::int64_t each = sizeof(Found) / sizeof(std::int64_t);
@@ -290,7 +290,7 @@ std::vector<std::vector<Found>> tell(Transport& transport, const std::vector<Fou
   return all;
 }
 
-// The holder's file, on all nodes whose looking rank has it not. Collective.
+// Copies the holder's file to all nodes whose searching rank lacks it. Collective.
 void give_to_all(const Communicator& world, const fs::path& path, int holder, std::int64_t length, bool takes) {
   const bool sends = world.rank() == holder;
   std::unique_ptr<NewFile> incoming;
@@ -316,7 +316,7 @@ void give_to_all(const Communicator& world, const fs::path& path, int holder, st
   });
 }
 
-// Of each rank's part of a checkpoint, which rank has it.
+// For the part of each rank of a checkpoint, the rank that has it.
 struct Set {
   std::vector<int> holders;
   std::vector<std::int64_t> bytes;
@@ -331,7 +331,7 @@ LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, con
                           std::optional<bool> looking) {
   const detail::SlowPhase phase;
   auto& transport = world.transport();
-  // One rank of each node looks, and keeps what comes.
+  // One rank of each node searches, and stores the copies that arrive.
   const bool looks = looking.value_or(transport.node_rank() == 0);
   together(world, [&] {
     if (looks) require_local_folder(folder, training);
@@ -354,7 +354,7 @@ LocalCopy find_local_copy(const Communicator& world, const fs::path& folder, con
     if (set.whole()) newest = key.first, parts = &set, result.lacking.clear();
     else
       result.lacking =
-          fmt::format("[checkpoint] the local copies of step {} are not whole: no node has the part of rank {} of {}", key.first,
+          fmt::format("[checkpoint] the local copies of step {} are incomplete: no node has the part of rank {} of {}", key.first,
                       set.lost(), key.second);
   }
   if (newest == step) return result;

@@ -34,7 +34,7 @@ constexpr const char *mark_name = ".training", *folder_prefix = "mpigrad-", *who
 // The lines of ".training".
 struct Mark {
   std::string training, host, file;
-  std::string place;  // place_of_results(): the same path may mean another folder in a container, or before a mount
+  std::string place;  // place_of_results(): in a container, or before a mount, the same path may be another folder
 };
 
 std::string this_host() {
@@ -43,8 +43,8 @@ std::string this_host() {
   return name.data();
 }
 
-// Device and number of the folder above the folder of results, and the device of the latter, which may be a mount point. Both
-// devices are the same where the folder of results is no longer there.
+// Device and inode of the parent of the folder of results, and the device of the folder of results, which may be a mount point.
+// Both devices are the same if the folder of results no longer exists.
 std::string place_of_results(const fs::path& file) {
   struct stat above {
   }, results{};
@@ -68,7 +68,7 @@ std::string mark_text(const TrainingName& training) {
   return fmt::format("{}\n{}\n{}\n{}\n", training.name, this_host(), file.string(), place_of_results(file));
 }
 
-// Whole from the first moment on, and never replaced: locks are of the file, not of its name.
+// Writes the file so that it is complete from the beginning and never replaced: locks belong to the file, not to its name.
 void write_mark(const fs::path& folder, const TrainingName& training) {
   static std::atomic<int> number = 0;
   const auto temporary = folder / fmt::format("{}.{}.{}", mark_name, getpid(), number++);
@@ -87,7 +87,7 @@ void require_training(const Descriptor& file, const fs::path& folder, const Trai
           training.name, mark ? mark->training : "none");
 }
 
-// False: another process has it. Where there are no locks, `unknown`.
+// Returns false if another process has the lock, and `unknown` if the file system has no locks.
 bool locked(const Descriptor& file, int kind, bool unknown) {
   return flock(file.get(), kind | LOCK_NB) == 0 || (errno != EWOULDBLOCK && unknown);
 }
@@ -101,12 +101,12 @@ LocalFolder::LocalFolder(const fs::path& folder, const TrainingName& training) {
   constexpr auto patience = std::chrono::seconds(10);
   for (const auto begin = std::chrono::steady_clock::now();;) {
     const auto opened = make_own_folder(folder, who);
-    require(fchmod(opened.get(), 0700) == 0, "[{}] {} cannot be closed to other users: {}", who, folder.string(),
-            std::strerror(errno));
+    require(fchmod(opened.get(), 0700) == 0, "[{}] {}: the permissions of other users cannot be removed: {}", who,
+            folder.string(), std::strerror(errno));
     const auto path = folder / mark_name;
     if (!is_name_taken(path)) write_mark(folder, training);
     mark_ = open_own_file(path, who, O_RDWR);
-    // Another training of this user may be removing it as left over.
+    // Another training of this user may be removing the folder as left over.
     struct stat here {
     }, there{};
     if (locked(mark_, LOCK_SH, true) && fstat(mark_.get(), &here) == 0 && stat(path.c_str(), &there) == 0 &&
@@ -117,7 +117,7 @@ LocalFolder::LocalFolder(const fs::path& folder, const TrainingName& training) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   require_training(mark_, folder, training);
-  // The folder of results may have been moved. All ranks of the node write the same.
+  // The folder of results may have been moved. All ranks of the node write the same text.
   const auto text = mark_text(training);
   require(pwrite(mark_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
               ftruncate(mark_.get(), static_cast<off_t>(text.size())) == 0,
@@ -134,7 +134,7 @@ void require_local_folder(const fs::path& folder, const TrainingName& training) 
 
 namespace {
 
-// The entries that can be listed. False: not all of them.
+// Lists entries of a folder. Returns false if not all could be listed.
 bool list_entries(const fs::path& folder, std::vector<fs::path>& entries) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
@@ -160,7 +160,7 @@ void remove_local_folder(const fs::path& folder) {
 
 namespace {
 
-// Empty: no regular file of this user has that name, or it cannot be read. Does not wait at a pipe.
+// Returns "" if no regular file of this user has that name or it cannot be read. Does not wait at a pipe.
 std::string read_training_name(const fs::path& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat about {};
@@ -188,7 +188,7 @@ Decision decide_on_copies(const Mark& mark, const std::function<bool(const fs::p
   if (place_of_results(file) != mark.place) return {.why = "that path meant another place when they were made"};
   const auto name = read_training_name(file);
   if (name == mark.training) return finished(results) ? Decision{.removes = true, .why = "which has finished"} : kept;
-  if (!name.empty()) return {.removes = true, .why = "in whose place there is another training"};
+  if (!name.empty()) return {.removes = true, .why = "which was replaced by another training"};
   if (status(file) != fs::file_type::not_found) return kept;
   if (status(results) == fs::file_type::directory) return gone;
   if (status(results) != fs::file_type::not_found) return kept;
@@ -217,7 +217,7 @@ std::vector<std::string> clear_local_folders(const fs::path& disk, const std::st
       const auto opened = open_own_folder(folder, who);
       const auto file = open_own_file(folder / mark_name, who, O_RDWR);
       const auto mark = read_mark(file);
-      require(mark.has_value(), "[{}] {} names no training", who, (folder / mark_name).string());
+      require(mark.has_value(), "[{}] {} does not name a training", who, (folder / mark_name).string());
       if (mark->host != this_host()) {
         ++of_hosts[mark->host];
         continue;

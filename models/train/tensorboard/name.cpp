@@ -4,7 +4,7 @@
 
 namespace mpigrad::tensorboard {
 
-// "tfevents" is what TensorBoard looks for.
+// TensorBoard looks for "tfevents".
 std::string event_file_name(std::int64_t first_step) { return fmt::format("events.out.tfevents.{:010}.mpigrad", first_step); }
 
 void remove_event_files(const std::filesystem::path& folder) {

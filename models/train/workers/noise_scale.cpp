@@ -44,7 +44,7 @@ void CriticalBatch::add(double noise_scale) {
 double CriticalBatch::value() const { return any_ ? sum_ / weight_ : std::nan(""); }
 
 void GradientNoise::begin(std::int64_t small, std::int64_t big) {
-  if (scale_) return;  // a training that goes on
+  if (scale_) return;  // a resumed training
   scale_.emplace(small, big);
   critical_.emplace(big);
 }

@@ -12,7 +12,7 @@
 namespace mpigrad {
 namespace {
 
-// Numbers of floating-point tensors, one after the other, as doubles: what ranks add up.
+// Elements of floating-point tensors as doubles, one after the other, for sums over ranks.
 void append(std::vector<double>& to, const Tensor& from) {
   visit_floating(from.dtype(), [&](auto zero) {
     const auto* values = from.data<decltype(zero)>();
@@ -25,7 +25,7 @@ void add(std::span<double> to, const Tensor& from) {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] += static_cast<double>(values[i]);
   });
 }
-// Into a tensor that the library changes in place: a parameter between two steps, a buffer.
+// Overwrites a tensor that the library changes in place: a parameter between two steps, or a buffer.
 void overwrite(const Tensor& to, std::span<const double> from) {
   visit_floating(to.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -51,7 +51,7 @@ std::vector<double> values_in(const std::vector<Tensor>& tensors) {
   for (const auto& x : tensors) append(values, x);
   return values;
 }
-// Takes them from the front of `values`, which it makes shorter.
+// Takes the elements from the front of `values` and removes them there.
 void overwrite(const std::vector<Tensor>& tensors, std::span<const double>& values) {
   for (const auto& x : tensors) {
     const auto count = static_cast<std::size_t>(x.elements());
@@ -135,7 +135,7 @@ WorkersStep Workers::step(const Tensor& x, const Tensor& y, const LossFunction& 
 WorkersStep Workers::step_gradients(const std::vector<Tensor>& xs, const std::vector<Tensor>& ys, const LossFunction& loss) {
   auto& [net, optimizer] = replicas_.front();
   auto& parameters = net->parameters();
-  const auto before = values_in(buffers_of(*net));  // the tensors are others behind each pass
+  const auto before = values_in(buffers_of(*net));  // each pass replaces the tensors
   const auto weights = parameters.tensors();
   const auto n = static_cast<std::size_t>(elements_of(weights));
   // The sums over workers: of gradients, then of running statistics, of losses and of squared norms.
@@ -232,7 +232,7 @@ void Workers::average() {
 }
 
 void Workers::gossip() {
-  // All ranks draw the same order of the workers; neighbours in it are a pair, and of an odd number the last stays alone.
+  // All ranks draw the same order of the workers; neighbours in it are a pair; with an odd number the last worker has no partner.
   std::vector<int> order(static_cast<std::size_t>(options_.workers));
   std::iota(order.begin(), order.end(), 0);
   const Philox random{options_.seed, static_cast<std::uint64_t>(steps_)};
@@ -251,7 +251,7 @@ void Workers::gossip() {
   for (auto& e : exchanges) {
     const auto count = static_cast<std::int64_t>(e.own.size());
     e.other.resize(e.own.size());
-    // A worker has one partner: its number tells its message from others between the same ranks.
+    // The number of a worker, which has one partner, identifies its message among those between the same ranks.
     sends.push_back({e.partner / local(), e.worker, e.own.data(), count});
     receives.push_back({e.partner / local(), e.partner, e.other.data(), count});
   }

@@ -77,7 +77,7 @@ TEST_CASE("process: a tensor and a segmentation that no memory holds are named w
   const data::FunctionSource source(samples);
   ManyClasses net;
   const auto sums = error_text([&] { segmentation::sliding_window(net, source, 0, {.window = {1, 1, 1}, .overlap = 0}); });
-  CHECK(has(sums, "scan [0] of 1 x 1 x 1048576 cells, in each a number for each of 4194304 classes: 17592186044416 bytes"));
+  CHECK(has(sums, "scan [0] of 1 x 1 x 1048576 cells, with a number for each of 4194304 classes: 17592186044416 bytes"));
 }
 
 TEST_CASE("process: an error of an op knows the operands that are parameters, and the calls that led to it") {

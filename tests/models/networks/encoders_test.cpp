@@ -229,7 +229,7 @@ TEST_CASE("encoders: views go through together and come back") {
     require_close("second", back[1], b, 0);
   });
   const auto x = zeros({3, 2});
-  CHECK(has(error_text([&] { split_views(x); }), "[split_views] the samples are not 2 views of each rank's"));
+  CHECK(has(error_text([&] { split_views(x); }), "[split_views] the samples of each rank are not 2 views"));
   CHECK(has(error_text([&] { join_views({x, zeros({2, 2})}); }), "[join_views] views have one shape, type and layout"));
 }
 

@@ -182,7 +182,7 @@ TEST_CASE("local copies: of split weights and a sharded optimizer each rank has 
     meet();
     const auto lost = find_local_copy(comm, mine, one, 3, true);
     require(lost.rank == -1 && lost.file.empty(), "[test] a copy of which a part is lost");
-    require(lost.lacking == "[checkpoint] the local copies of step 4 are not whole: no node has the part of rank 1 of 4",
+    require(lost.lacking == "[checkpoint] the local copies of step 4 are incomplete: no node has the part of rank 1 of 4",
             "[test] got '{}'", lost.lacking);
   });
 }
