@@ -63,7 +63,7 @@ class StepGraph {
   bool training_ = true;     // the network's mode in that step
   int ordinary_ = 0;         // ordinary steps with these inputs
   std::int64_t repeated_ = 0;
-  // Of the captured step.
+  // Tensors of the captured step.
   std::vector<Tensor> inputs_;
   std::vector<const std::byte*> addresses_;
   Tensor result_;

@@ -179,7 +179,7 @@ struct Decision {
 };
 
 Decision decide_on_copies(const Mark& mark, const std::function<bool(const fs::path& results)>& finished) {
-  const Decision kept{.why = "--resume can go on from them"}, gone{.removes = true, .why = "which is no longer there"};
+  const Decision kept{.why = "--resume can continue from them"}, gone{.removes = true, .why = "which is no longer there"};
   const fs::path file = mark.file, results = file.parent_path();
   const auto status = [](const fs::path& path) {
     std::error_code none;

@@ -161,7 +161,7 @@ TEST_CASE("local folder: what ended trainings have left is removed, what may be 
       CHECK(!has(told, path.string() + ":"));
     }
     CHECK(has(told, "which has finished: removed"));
-    CHECK(has(told, "are kept: --resume can go on from them"));
+    CHECK(has(told, "are kept: --resume can continue from them"));
   }
   CHECK(has(place.clear(), "mpigrad-live: local copies of the training in"));
   CHECK(!fs::exists(local_folder(place.disk, "live")));
