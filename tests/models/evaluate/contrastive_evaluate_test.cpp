@@ -268,7 +268,7 @@ TEST_CASE("evaluate: the probe's area under the curve, and what it refuses") {
       require(has(text([&] {
                     losses::train_probe({z, comm.rank() == comm.size() - 1 ? Tensor() : labels}, comm);
                   }),
-                  fmt::format("[probe] each sample has one label, int64; those of rank {} have not", size - 1)),
+                  fmt::format("[probe] each sample has one label, int64; those of rank {} do not", size - 1)),
               "[test] missing labels");
       require(has(text([&] {
                     losses::train_probe({z, labels}, comm, {.classes = 1});

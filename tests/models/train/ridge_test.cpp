@@ -114,5 +114,5 @@ TEST_CASE("ridge: what cannot be fitted is refused") {
   CHECK(has(error_text([&] { fit_ridge(x, y, 1); }), "[ridge] needs two samples, got 1"));
   CHECK(has(error_text([&] { fit_ridge(x, y, 3); }), "are not those of 3 samples"));
   CHECK(has(error_text([&] { fit_ridge(x, bad, 2); }), "not finite"));
-  CHECK(has(error_text([&] { fit_ridge(x, y, 2)(y.empty() ? x : std::vector<double>{1, 2, 3}); }), "no samples of 2 features"));
+  CHECK(has(error_text([&] { fit_ridge(x, y, 2)(y.empty() ? x : std::vector<double>{1, 2, 3}); }), "not samples of 2 features"));
 }

@@ -145,7 +145,7 @@ TEST_CASE("trainer: when it ends") {
       const auto text = error_text([&] { epochs(change); });
       require(text.find(words) != std::string::npos, "[test] '{}' has not '{}'", text, words);
     };
-    refused("no value is called other", [](Training& t) { t.options.patience = 1, t.options.monitor = "other"; });
+    refused("there is no value other", [](Training& t) { t.options.patience = 1, t.options.monitor = "other"; });
     refused("cannot be the name of a column", [](Training& t) { t.options.values = {"error, mean"}; });
     refused("need a folder", [](Training& t) { t.options.checkpoint_every = 1; });
     refused("there is no loss", [](Training& t) { t.hooks.loss = nullptr; });
