@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t granule = 4096;
 constexpr std::size_t smallest_pooled = 64 * 1024;  // smaller blocks come from malloc
-// Pages beyond the peak in use may be the peak divided by `tolerated_part`, or `tolerated_bytes`: to release less does not pay
-// for fresh pages.
+// Allowed bytes of pages beyond the peak in use: the larger of the peak divided by `tolerated_part` and `tolerated_bytes`.
+// Releasing less does not pay for the fresh pages needed later.
 constexpr std::size_t tolerated_part = 256, tolerated_bytes = 16 << 20;
 // The size of large pages of the system.
 constexpr std::size_t large_page = 2 << 20;

@@ -16,7 +16,7 @@ namespace mpigrad {
 // run that fails earlier removes no older file and leaves none.
 class MetricsFile {
  public:
-  // If training is resumed, the first `epochs_before` rows of an existing file with these columns are kept.
+  // If training is resumed, the rows of the first `epochs_before` epochs in an existing file with these columns are kept.
   MetricsFile(const std::filesystem::path& path, const std::vector<std::string>& columns, std::int64_t epochs_before);
 
   // The rows that are kept, as numbers.

@@ -32,9 +32,9 @@ class Checkpoints {
   bool within_epochs() const { return o_.checkpoint_steps > 0 || o_.local_steps > 0 || asks(); }
   // Called between two steps, after `step` steps; returns whether write() is to be called.
   bool due(std::int64_t step);
-  // Writes a checkpoint. Returns whether training ends.
+  // Writes the checkpoint or local copy that is due. Returns whether training ends.
   bool write(CheckpointInfo info);
-  // Called after an epoch, after `step` steps; writes a checkpoint if one is due. Returns whether training ends.
+  // Called after an epoch, after `step` steps; writes a checkpoint or local copy if due. Returns whether training ends.
   bool after_epoch(const CheckpointInfo& info, std::int64_t step);
   // Waits until the checkpoint in progress is durable.
   void finish();
