@@ -48,6 +48,7 @@ Notes option_notes(const Options& o, std::int64_t steps) {
               {"parts of a batch", std::to_string(o.accumulate)},
               {"flips", flag(o.flips)},
               {"shifts", flag(o.shifts)},
+              {"transpositions", flag(o.transpositions)},
               {"dropout's kept part", o.keep < 0 ? "the network's own" : number(o.keep)},
               {"momentum of batch norm", number(o.norm_momentum)},
               {"statistics of batch norm", o.statistics},

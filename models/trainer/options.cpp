@@ -16,8 +16,12 @@ constexpr int most_epochs = 1000000000, most_batch = 1000000000;
 }  // namespace
 
 void add_data_keys(Keys& keys, Options& o) {
-  keys.add("data.path", o.data, "the samples: a file or a folder").with_flag("--data");
+  if (keys.find("data.path") == nullptr) keys.add("data.path", o.data, "the samples: a file or a folder").with_flag("--data");
   keys.add("data.flips", o.flips, "flips each spatial axis with probability 1/2").instead_of("--flips");
+  keys.add("data.transpositions", o.transpositions,
+           "a random order of the spatial axes of each cube: with data.flips the 48 symmetries of a cube")
+      .instead_of("--transpositions");
+  keys.add("data.shifts", o.shifts, "shifts each volume at random, periodically: for periodic boxes").instead_of("--shifts");
 }
 
 void add_reading_keys(Keys& keys, Options& o) {

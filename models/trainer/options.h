@@ -29,7 +29,7 @@ struct Options {
   std::string data;
   std::string precision;          // empty: that of dtype
   std::string dtype = "float32";  // of stored weights that are computed with; a training's is that of precision
-  bool flips = false, shifts = false;
+  bool flips = false, shifts = false, transpositions = false;
   double store = 0;  // GiB of each rank
   std::string read = "independent";
   std::int64_t ghosts = 0;  // planes
@@ -80,7 +80,7 @@ struct Options {
 };
 
 // Keys that trainers share; see the keys' own words in options.cpp.
-void add_data_keys(Keys& keys, Options& options);     // data.path, data.flips
+void add_data_keys(Keys& keys, Options& options);  // data.path, unless it is there; data.flips, data.transpositions, data.shifts
 void add_reading_keys(Keys& keys, Options& options);  // data.store, data.read, data.ghosts
 void add_precision_keys(Keys& keys, Options& options);
 void add_grid_key(Keys& keys, Options& options);

@@ -131,7 +131,7 @@ void add_sample_keys(Keys& keys, SampleOptions& o, const std::string& part) {
       .instead_of("--labels");
   keys.add("data.stored", o.stored, "extents to which samples are brought when they are read, as H,W or D,H,W")
       .with_unit("cells")
-      .instead_of("data.stored");
+      .instead_of("--stored");
   keys.add("data.channels", o.channels, whole(1, 3), "channels of folders of pictures: 1 or 3")
       .with_default("as stored")
       .instead_of("--channels");
@@ -244,6 +244,7 @@ std::vector<std::string> class_names(const data::Source& source, const SampleOpt
 }
 
 void set_reading(data::LoaderOptions& loader, const data::Source& source, const Options& o) {
+  loader.shifts = o.shifts, loader.transpositions = o.transpositions;
   loader.store_bytes = static_cast<std::int64_t>(std::min(o.store, 1e9) * double{1 << 30});
   loader.ghosts = o.ghosts;
   loader.collective = o.read == "collective";

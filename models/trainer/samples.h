@@ -59,7 +59,8 @@ struct TargetRows {
 // numbers, numbers of no sample, two rows for a sample, a sample without a row.
 TargetRows target_rows(const data::Source& source, const SampleOptions& options);
 
-// Sets how a training's batches are read: --store, --read and --ghosts. UsageError: --read collective for samples in memory.
+// Sets how a training's batches are read and augmented: data.shifts, data.transpositions, data.store, data.read and data.ghosts.
+// UsageError: data.read collective for samples in memory.
 void set_reading(data::LoaderOptions& loader, const data::Source& source, const Options& options);
 
 // All samples of a source, by number.
