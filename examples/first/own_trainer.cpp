@@ -1,14 +1,14 @@
-// A trainer for your own network, data and metric: all commands and options of the project's trainers in a page.
+// A trainer for your own network, data and metric: all commands and keys of the project's trainers in a page.
 //
 //   build/examples/own_trainer make noise.h5                                        # 64 volumes of noise in one HDF5 file
 //   mpiexec -n 2 build/examples/own_trainer train --data noise.h5 --grid depth=2 --out run --resume
-//   build/examples/own_trainer train --data noise.h5 --epochs 20 --allow-changes --out run --resume   # goes on
+//   build/examples/own_trainer train --data noise.h5 --epochs 20 --set checkpoint.allow_changes --out run --resume
 //   build/examples/own_trainer evaluate --weights run/weights.h5 --data noise.h5 --group val --out scores
 //   build/examples/own_trainer predict --weights run/weights.h5 --data noise.h5 --group val --out predictions
 //
 // `train` shows the loss of each epoch and of its validation, the same on any number of ranks, and writes weights.h5,
-// metrics.csv, events for TensorBoard, predictions.csv, own_trainer.png and summary.json to the folder run. `train --help` lists
-// all options. With an installed library: c++ -std=c++20 own_trainer.cpp $(pkg-config --cflags --libs mpigrad-trainer)
+// metrics.csv, events for TensorBoard, predictions.csv, own_trainer.png and summary.json to the folder run. `train --keys` lists
+// all keys. With an installed library: c++ -std=c++20 own_trainer.cpp $(pkg-config --cflags --libs mpigrad-trainer)
 
 #include <mpigrad/mpigrad.h>
 #include <mpigrad/trainer.h>
@@ -64,6 +64,6 @@ int main(int argc, char** argv) {
                        .network = [](const trainer::Problem& problem) { return std::make_unique<Network>(problem); },
                        .loss = mse,
                        .metrics = {{"relative_error", relative_error}},
-                       .settings = {{"width", 4, "channels of the network"}},
+                       .settings = {{"width", 4, "channels of the network", trainer::whole(1, 1024)}},
                        .learning_rate = 0.01});
 }

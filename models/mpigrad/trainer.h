@@ -6,9 +6,9 @@
 //   PROGRAM evaluate --weights run/weights.h5 --data PATH --out scores      loss and metrics on other samples
 //   PROGRAM predict --weights run/weights.h5 --data PATH --out predictions  samples without targets
 //
-// with the options of the project's own trainers, on any grid of ranks; `PROGRAM train --help` lists them. The functions are in a
-// separate library: `pkg-config --cflags --libs mpigrad-trainer`, in CMake find_package(mpigrad COMPONENTS trainer).
-// examples/first/own_trainer.cpp is a short example.
+// with the keys of the project's own trainers (recipe.toml, --set KEY=VALUE, flags), on any grid of ranks; `PROGRAM train --keys`
+// lists them. The functions are in a library of their own: `pkg-config --cflags --libs mpigrad-trainer`, in CMake
+// find_package(mpigrad COMPONENTS trainer). examples/first/own_trainer.cpp is a page long.
 
 #include <cstdint>
 #include <functional>
@@ -23,16 +23,21 @@
 #include "models/train/training.h"
 #include "models/train/training_log.h"
 #include "models/trainer/plot/figure.h"
+#include "models/trainer/recipe/rule.h"
 
 namespace mpigrad::trainer {
 
 using Value = std::variant<bool, std::int64_t, double, std::string>;
 
-// An option --NAME of the program, accepted by `train`; weights files store its value.
+// A key of the program's own, which `train` takes; weights remember its value. Designated initializers begin with name and value.
 struct Setting {
-  std::string name;
-  Value value;  // the default; the option has its type
+  std::string name;  // "width" is the key network.width; a name with a dot is the key itself
+  Value value;       // the default; its type is the key's
   std::string help{};
+  Rule rule{};                 // the values that it accepts: whole(1, 4096), one_of({"small", "large"}), ...
+  std::string unit{};          // "voxels"
+  std::string default_text{};  // of a default that the rule does not accept: "as wide as the data ask for"
+  bool has_flag = true;        // the key also has the flag --width
 };
 
 // The problem that a network is built for. Weights files store it, so that `evaluate` and `predict` build the same network.

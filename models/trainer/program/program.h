@@ -17,7 +17,8 @@ struct TrainOptions : trainer::Options {
   std::string train_group = "train", validation_group = "val", validation_data;
   double validation_fraction = 0;
   std::uint64_t split_seed = 1;
-  std::map<std::string, Value> values{};
+  std::map<std::string, Value> values{};  // of the settings
+  const Keys* keys = nullptr;             // bound to these options
 };
 // evaluate and predict.
 struct InferOptions : trainer::InferOptions {

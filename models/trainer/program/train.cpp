@@ -22,27 +22,27 @@ struct Sets {
 };
 
 // A group that was asked for; unless other samples are for the validation the usual one.
-std::string group_of(const TrainOptions& o, const char* option, const std::string& group) {
+std::string group_of(const TrainOptions& o, const char* key, const std::string& group) {
   const bool other = !o.validation_data.empty() || o.validation_fraction > 0;
-  return other && !o.given.contains(option) ? "" : group;
+  return other && !o.given.contains(key) ? "" : group;
 }
 
 data::SourcePtr open_training(const Program& program, const TrainOptions& o) {
-  const auto group = group_of(o, "--train-group", o.train_group);
+  const auto group = group_of(o, "data.train_group", o.train_group);
   try {
     return open(program, o.source, o.source.data, group, true);
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {
-    if (group.empty() || o.given.contains("--train-group")) throw;
-    fail("{}; for data without groups --validation-fraction or --validation-data says what is scored on", error.what());
+    if (group.empty() || o.given.contains("data.train_group")) throw;
+    fail("{}; for data without groups data.validation_fraction or data.validation_data says what is scored on", error.what());
   }
 }
 
 Sets open_sets(const Program& program, const TrainOptions& o) {
   Sets sets{.source = open_training(program, o)};
-  const auto group = group_of(o, "--validation-group", o.validation_group);
-  sets.groups = fmt::format("{} and {}", group_of(o, "--train-group", o.train_group), group);
+  const auto group = group_of(o, "data.validation_group", o.validation_group);
+  sets.groups = fmt::format("{} and {}", group_of(o, "data.train_group", o.train_group), group);
   if (o.validation_fraction > 0) {
     if (sets.source->size() < 2)
       throw UsageError(fmt::format("[data] {} holds one sample; training and validation need one each", o.source.data));
