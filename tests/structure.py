@@ -50,6 +50,16 @@ def full_folders():
     return [f'{folder}: {count} files' for folder, count in counts.items() if count > 25 and folder != fuzzed]
 
 
+def long_trainers():
+    """Trainers whose sources have more lines than a program on the trainer library should need."""
+    result = []
+    for trainer, most in {'classify': 250, 'contrastive': 600, 'cosmoflow': 250, 'unet3d': 250}.items():
+        lines = sum(text_of(name).count('\n') for name in files_below([f'examples/trainers/{trainer}']) if name.endswith(code))
+        if lines > most:
+            result.append(f'examples/trainers/{trainer}: {lines} lines, at most {most}')
+    return result
+
+
 def components(names):
     """Of each component, a header and the source of the same name, the components that it includes."""
     edges = {}
@@ -158,6 +168,7 @@ def precompiled_without_guards():
 numbers = {
     'code files of more than 400 lines': long_files,
     'folders of more than 25 files': full_folders,
+    'trainers of too many lines': long_trainers,
     'include cycles between components': include_cycles,
     'precompiled headers without include guards': precompiled_without_guards,
     'states that no object holds, not as listed': ambient_state,

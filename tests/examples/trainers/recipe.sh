@@ -153,6 +153,13 @@ every cosmoflow network,loss --data universes
 every unet3d data,network,loss --data scans --window 16
 every contrastive data,network,loss --data bars-images-idx3-ubyte --batch 8
 
+# ---- few flags
+few_flags() { succeeds && [ "$(grep -cE '^ +(-h,)?--[a-z]' "$work/out")" -le 25 ]; }
+for tool in cosmoflow unet3d classify contrastive; do
+  run "$tools/$tool" train --help
+  judge "$tool train has at most 25 flags" few_flags
+done
+
 # ---- a program of one's own
 run "$own" new mine
 judge '`new` writes a program' says 'mine/ has mine.cpp'
