@@ -15,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "models/data/source.h"
@@ -23,43 +22,9 @@
 #include "models/train/training.h"
 #include "models/train/training_log.h"
 #include "models/trainer/plot/figure.h"
-#include "models/trainer/recipe/rule.h"
+#include "models/trainer/program/setting.h"
 
 namespace mpigrad::trainer {
-
-using Value = std::variant<bool, std::int64_t, double, std::string>;
-
-// A key of the program's own, which `train` takes; weights remember its value. Designated initializers begin with name and value.
-struct Setting {
-  std::string name;  // "width" is the key network.width; a name with a dot is the key itself
-  Value value;       // the default; its type is the key's
-  std::string help{};
-  Rule rule{};                 // the values that it accepts: whole(1, 4096), one_of({"small", "large"}), ...
-  std::string unit{};          // "voxels"
-  std::string default_text{};  // of a default that the rule does not accept: "as wide as the data ask for"
-  bool has_flag = true;        // the key also has the flag --width
-};
-
-// The problem that a network is built for. Weights files store it, so that `evaluate` and `predict` build the same network.
-struct Problem {
-  Shape extents{1, 1, 1};  // [D, H, W] of the training samples
-  std::int64_t channels = 1;
-  std::int64_t outputs = 1;             // numbers in a target, or classes
-  bool classes = false;                 // targets are integers: labels [N], from 0
-  std::vector<std::string> targets{};   // names
-  std::map<std::string, Value> values;  // of the settings
-
-  // Errors: no setting of this name, another type.
-  template <class T>
-  const T& get(const std::string& name) const {
-    const auto* found = std::get_if<T>(&value_of(name));
-    if (found == nullptr) fail("[trainer] the setting '{}' has another type", name);
-    return *found;
-  }
-
- private:
-  const Value& value_of(const std::string& name) const;
-};
 
 // A number computed from the predictions of all samples, the same on every rank.
 struct Metric {

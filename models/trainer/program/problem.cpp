@@ -44,6 +44,7 @@ Problem problem_of(const std::string& weights, const CheckpointInfo& info) {
       if (value.is_boolean()) p.values[name] = value.get<bool>();
       else if (value.is_number_integer()) p.values[name] = value.get<std::int64_t>();
       else if (value.is_number()) p.values[name] = value.get<double>();
+      else if (value.is_array()) p.values[name] = value.get<std::vector<std::int64_t>>();
       else p.values[name] = value.get<std::string>();
     }
   } catch (const nlohmann::ordered_json::exception&) {

@@ -1,42 +1,14 @@
 // Keys and commands of trainer::run().
 
-#include <algorithm>
-
 #include "comm/launch.h"
 #include "models/trainer/program/program.h"
+#include "models/trainer/program/setting_keys.h"
 #include "models/trainer/recipe/commands.h"
 
 namespace mpigrad::trainer {
 
 namespace program {
 namespace {
-
-// "full_resolution" is --full-resolution, "data.parts" --parts.
-std::string flag_of(const std::string& name) {
-  auto flag = "--" + name.substr(name.rfind('.') + 1);
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return flag;
-}
-
-// A key for each setting, bound to its value in `values`, which is the default now.
-void add_settings(Keys& keys, const Program& program, std::map<std::string, Value>& values) {
-  for (const auto& setting : program.settings) {
-    const bool is_key = setting.name.find('.') != std::string::npos;
-    auto& value = values[setting.name] = setting.value;
-    auto& key = std::visit(
-        [&](auto& x) -> Key& {
-          return keys.add(is_key ? setting.name : "network." + setting.name, x, setting.rule, setting.help);
-        },
-        value);
-    key.with_unit(setting.unit).with_default(setting.default_text);
-    const auto flag = flag_of(setting.name);
-    for (const auto& other : keys.all())
-      require(other.flag != flag || !setting.has_flag, "[trainer] the setting '{}' has the flag of the key {}", setting.name,
-              other.name);
-    if (setting.has_flag) key.with_flag(flag);
-    else key.instead_of(flag);
-  }
-}
 
 // `part`: the name of the key for a part of the data, "" for none.
 void add_source_keys(Keys& keys, const Program& program, SampleOptions& o, const std::string& part) {
@@ -60,7 +32,7 @@ void add_keys(Keys& keys, const Program& program, TrainOptions& o) {
       .instead_of("--validation-fraction");
   keys.add("data.split_seed", o.split_seed, whole(0), "seed of the draw of data.validation_fraction").instead_of("--split-seed");
   add_trainer_keys(keys, o);
-  add_settings(keys, program, o.values);
+  add_setting_keys(keys, program.settings, o.values);
 }
 
 void add_keys(Keys& keys, const Program& program, InferOptions& o, bool scored) {
