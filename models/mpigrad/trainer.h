@@ -23,6 +23,7 @@
 #include "models/train/training_log.h"
 #include "models/trainer/plot/figure.h"
 #include "models/trainer/program/setting.h"
+#include "models/trainer/segmentation/segmentation.h"
 
 namespace mpigrad::trainer {
 

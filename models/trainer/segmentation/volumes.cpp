@@ -1,13 +1,13 @@
 #include <algorithm>
 
-#include "examples/trainers/unet3d/unet3d.h"
 #include "framework/base/joined.h"
 #include "models/data/sources/hdf5.h"
 #include "models/data/volumes/npy_pairs.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
+#include "models/trainer/segmentation/parts.h"
 
-namespace mpigrad::unet {
+namespace mpigrad::trainer::segmenting {
 
 namespace fs = std::filesystem;
 
@@ -16,26 +16,23 @@ namespace {
 const std::map<std::string, data::Normalisation> normalisations{
     {"none", data::Normalisation::none}, {"whole", data::Normalisation::whole}, {"nonzero", data::Normalisation::nonzero}};
 
-data::SourcePtr open_stored(const fs::path& path, const fs::path& labels, const DataOptions& o, bool wants_labels,
-                            const Recipe& recipe) {
+data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wants_labels, const Trained& trained) {
   std::error_code error;
   require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
-  const data::VolumesOptions options{.spacing = recipe.spacing};
+  const data::VolumesOptions options{.spacing = trained.spacing};
   if (fs::is_directory(path / "images", error)) {
-    const auto own = labels.empty() ? path / "labels" : labels;
-    require(!wants_labels || fs::is_directory(own, error), "[data] {} has images/ and no labels/", path.string());
-    return std::make_shared<data::VolumeFolder>(path / "images", wants_labels ? own : fs::path(), options);
+    const auto labels = path / "labels";
+    require(!wants_labels || fs::is_directory(labels, error), "[data] {} has images/ and no labels/", path.string());
+    return std::make_shared<data::VolumeFolder>(path / "images", wants_labels ? labels : fs::path(), options);
   }
   bool volumes = data::is_volume(path);
   if (fs::is_directory(path, error))
     for (const auto& entry : fs::directory_iterator(path, error)) volumes = volumes || data::is_volume(entry.path());
   if (volumes) {
-    require(!wants_labels || !labels.empty(), "[data] {} holds volumes without labels: a folder of images/ and labels/ is needed",
-            path.string());
-    return std::make_shared<data::VolumeFolder>(path, wants_labels ? labels : fs::path(), options);
+    require(!wants_labels, "[data] {} holds volumes without labels: a folder of images/ and labels/ is needed", path.string());
+    return std::make_shared<data::VolumeFolder>(path, fs::path(), options);
   }
-  require(labels.empty(), "[data] labels beside {} are for {}", path.string(), data::volume_format_names());
-  require(!recipe.spacing, "[data] {} says no spacing, which only {} does: it cannot be resampled", path.string(),
+  require(!trained.spacing, "[data] {} says no spacing, which only {} does: it cannot be resampled", path.string(),
           data::volume_format_names());
   if (fs::is_directory(path, error) && data::has_npy_pairs(path))
     return std::make_shared<data::NpyPairs>(path, wants_labels ? data::NpyPairsOptions{} : data::NpyPairsOptions{.label = ""});
@@ -53,21 +50,21 @@ void of_input(const Communicator& world, const std::function<void()>& f) {
   trainer::together(world, [&] {
     try {
       f();
-    } catch (const trainer::UsageError&) {
+    } catch (const UsageError&) {
       throw;
     } catch (const Error& error) {
-      throw trainer::UsageError(error.what());
+      throw UsageError(error.what());
     }
   });
 }
 
-Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& o,
-             bool wants_labels, const Recipe& recipe) {
+Volumes open(const Communicator& world, const std::string& path, const DataOptions& o, bool wants_labels,
+             const Trained& trained) {
   Volumes result;
   of_input(world, [&] {
-    result.stored = open_stored(path, labels, o, wants_labels, recipe);
-    const auto found = normalisations.find(recipe.normalisation);
-    require(found != normalisations.end(), "[data] no normalisation is called '{}'", recipe.normalisation);
+    result.stored = open_stored(path, o, wants_labels, trained);
+    const auto found = normalisations.find(trained.normalisation);
+    require(found != normalisations.end(), "[data] no normalisation is called '{}'", trained.normalisation);
     result.seen = data::normalised(result.stored, found->second);
   });
   return result;
@@ -109,13 +106,13 @@ std::int64_t LabelCount::classes(const Communicator& world, const std::string& d
     return joined(first, ", ") + (all.size() > shown ? fmt::format(", ... ({} in all)", all.size()) : "");
   };
   if (classes_ == 0 && !missing.empty())
-    throw trainer::UsageError(fmt::format(
+    throw UsageError(fmt::format(
         "[data] the labels of {} are {}: classes count from 0, one after the other, and {} missing: number the labels anew "
-        "(a mask of 0 and 255 as 0 and 1), or say with --classes how many there are",
+        "(a mask of 0 and 255 as 0 and 1), or say with network.classes how many there are",
         data, some(labels), some(missing) + (missing.size() == 1 ? " is" : " are")));
   if (!missing.empty() && world.rank() == 0)
     fmt::print(stderr, "warning: no cell of {} is of the classes {}\n", data, some(missing));
   return std::max<std::int64_t>(2, count);
 }
 
-}  // namespace mpigrad::unet
+}  // namespace mpigrad::trainer::segmenting

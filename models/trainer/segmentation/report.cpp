@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "examples/trainers/unet3d/unet3d.h"
 #include "framework/base/joined.h"
+#include "models/trainer/segmentation/parts.h"
 
-namespace mpigrad::unet {
+namespace mpigrad::trainer::segmenting {
 namespace {
 
 CsvCell cell(double value) { return std::isnan(value) ? CsvCell("") : CsvCell(value); }
@@ -48,10 +48,12 @@ void print_scores(const Results& r) {
 
 }  // namespace
 
-void report(const trainer::Options& o, const trainer::Outputs& out, const Results& r, const Volumes& volumes,
+std::string picture_file(const SegmentationProgram& program) { return program.name + ".png"; }
+
+void report(const SegmentationProgram& program, const Options& o, const Outputs& out, const Results& r, const Volumes& volumes,
             nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text) {
   write_cases(out / cases_file, r, *volumes.stored);
-  draw(out / picture_file, r, volumes);
+  draw(out / picture_file(program), r, volumes);
   auto document = std::move(run);
   auto& classes = document["classes_scored"] = nlohmann::ordered_json::array();
   for (std::size_t c = 1; c < static_cast<std::size_t>(r.classes); ++c) {
@@ -69,10 +71,10 @@ void report(const trainer::Options& o, const trainer::Outputs& out, const Result
     epochs.push_back(
         {{"epoch", e.epoch + 1}, {"train_loss", e.train_loss}, {"validation_loss", number(e.validation)}, {"dice", e.dice}});
   document["out"] = out.folder();
-  trainer::write_text(out / summary_file, tool::to_text(document) + "\n");
+  write_text(out / summary_file, tool::to_text(document) + "\n");
   if (o.json) return fmt::print("{}\n", tool::to_text(document));
   print_scores(r);
   fmt::print("\n{}\nwritten to {}: {}\n", text, out.folder(), joined(out.written(files), ", "));
 }
 
-}  // namespace mpigrad::unet
+}  // namespace mpigrad::trainer::segmenting

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 
-#include "examples/trainers/unet3d/unet3d.h"
 #include "framework/base/job_queue.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
@@ -10,8 +9,9 @@
 #include "models/data/volumes/volumes.h"
 #include "models/evaluate/segmentation_metrics.h"
 #include "models/evaluate/sliding_window.h"
+#include "models/trainer/segmentation/parts.h"
 
-namespace mpigrad::unet {
+namespace mpigrad::trainer::segmenting {
 namespace {
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
@@ -88,7 +88,7 @@ void gather(const Communicator& world, std::vector<Case>& cases, const std::vect
 
 }  // namespace
 
-std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volumes& volumes, const Recipe& recipe,
+std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volumes& volumes, const Problem& problem,
                           const std::vector<std::int64_t>& samples, const SegmentOptions& o) {
   const auto& all = *o.grid;
   // The ranks that share samples, as a grid of their own.
@@ -96,10 +96,10 @@ std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volu
   const auto groups = static_cast<std::size_t>(all.extents[0]);
   const auto mine = static_cast<std::size_t>(all.coordinates(all.rank)[0]);
   const segmentation::SlidingWindowOptions options{
-      .window = recipe.window, .overlap = o.overlap, .batch = o.windows, .grid = group, .dtype = o.dtype};
+      .window = problem.extents, .overlap = o.overlap, .batch = o.windows, .grid = group, .dtype = o.dtype};
   std::vector<Case> cases;
   std::vector<bool> own;
-  const std::vector<double> empty(static_cast<std::size_t>(recipe.classes));
+  const std::vector<double> empty(static_cast<std::size_t>(problem.outputs));
   trainer::together(world, [&] {
     for (std::size_t i = 0; i < samples.size(); ++i) {
       cases.push_back({samples[i], empty, empty, empty, empty}), own.push_back(false);
@@ -107,17 +107,17 @@ std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volu
       const Tensor probabilities = segmentation::sliding_window(net, *volumes.seen, samples[i], options);
       const auto* first = probabilities.data<float>();
       require(std::all_of(first, first + probabilities.elements(), [](float p) { return std::isfinite(p); }),
-              "[unet3d] what the network predicts of {} is not finite: its weights or --precision cannot be used",
+              "[{}] what the network predicts of {} is not finite: its weights or --precision cannot be used", o.program,
               volumes.seen->name_of_sample(samples[i]));
       // Errors from here on are one rank's; what the others of its group do next they do not do with it.
-      together(group->world(), [&] {
+      mpigrad::together(group->world(), [&] {
         if (group->rank != 0) return;
         auto stored = stored_of(*volumes.stored, samples[i], o.scored);
         Segmented s{.sample = samples[i], .predicted = labels_at(probabilities, stored.extents), .truth = {}};
-        if (o.largest_component) s.predicted = segmentation::largest_components(s.predicted, stored.extents, recipe.classes);
+        if (o.largest_component) s.predicted = segmentation::largest_components(s.predicted, stored.extents, problem.outputs);
         if (o.scored) {
           s.truth = std::move(stored.labels);
-          cases.back() = score(s, stored, recipe.classes, o.hausdorff), own.back() = true;
+          cases.back() = score(s, stored, problem.outputs, o.hausdorff), own.back() = true;
         }
         if (o.done) o.done(s);
       });
@@ -145,4 +145,4 @@ double mean_dice(const std::vector<Case>& cases, std::int64_t classes) {
   return mean.mean();
 }
 
-}  // namespace mpigrad::unet
+}  // namespace mpigrad::trainer::segmenting

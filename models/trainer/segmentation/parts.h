@@ -1,16 +1,17 @@
 #pragma once
-// The parts of the program `unet3d`.
+// The parts of trainer::run_segmentation() (segmentation.h).
 
 #include <array>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 
 #include "comm/communicator.h"
 #include "models/data/sources/normalised.h"
-#include "models/networks/unet3d.h"
 #include "models/trainer/infer.h"
+#include "models/trainer/segmentation/segmentation.h"
 #include "models/trainer/supervised.h"
 
-namespace mpigrad::unet {
+namespace mpigrad::trainer::segmenting {
 
 // Where volumes are and how they are read.
 struct DataOptions {
@@ -18,48 +19,42 @@ struct DataOptions {
 };
 
 // What a trained network is, and what it was trained on: the weights' file remembers it.
-struct Recipe {
-  std::string variant = "mlperf", norm, statistics;  // empty: the variant's own
-  std::vector<std::int64_t> filters{};
-  std::int64_t norm_groups = 8, classes = 0, channels = 1;
-  Shape window{64, 64, 64};
+struct Trained {
+  Problem problem;                                 // the extents are the window's, the outputs classes; 0: not known yet
   std::optional<std::array<double, 3>> spacing{};  // mm along D, H, W
   std::string normalisation = "whole";
 };
-inline constexpr const char* recipe_note = "unet3d";
-std::string to_note(const Recipe& recipe);
+// The note has the program's name.
+std::string to_note(const SegmentationProgram& program, const Trained& trained);
 // Error: the file has no such note, or one that to_note did not write.
-Recipe recipe_of(const std::string& weights, const CheckpointInfo& info);
-UNet3dOptions network_options(const Recipe& recipe, double norm_momentum, bool recompute);
+Trained trained_of(const SegmentationProgram& program, const std::string& weights, const CheckpointInfo& info);
+// The settings that the summary of this command has.
+nlohmann::ordered_json summary_of(const SegmentationProgram& program, const std::string& command, const Problem& problem);
 
 struct TrainOptions : trainer::Options {
   DataOptions source;
-  Recipe recipe;
-  std::string loss = "dice-ce", window = "64", spacing;
+  Trained trained;
+  std::string loss;
+  std::vector<std::int64_t> window{};
+  std::vector<double> spacing{};
   double foreground = 1.0 / 3, contrast = 0, brightness = 0, noise = 0, elastic = 0, elastic_spacing = 16, overlap = 0.5;
   double validation_fraction = 0.2;
   std::uint64_t split_seed = 1;
-  bool recompute = false, half_weights = false;
+  bool half_weights = false;
 };
 
 // evaluate and predict.
 struct InferOptions : trainer::InferOptions {
   DataOptions source;
-  std::string images, labels;
   double overlap = 0.5;
   std::int64_t windows = 1;
   bool largest_component = false, predictions = false;
 };
 
-// Each returns the exit code.
-int describe(const Communicator& world, const TrainOptions& options);
-int train(const Communicator& world, const TrainOptions& options);
-int evaluate(const Communicator& world, const InferOptions& options);
-int predict(const Communicator& world, const InferOptions& options);
-
-// "4", "4,5,6"; UsageError: what is no such list of numbers above 0.
-Shape parse_extents(const std::string& option, const std::string& text);
-std::array<double, 3> parse_spacing(const std::string& option, const std::string& text);
+// Each returns the exit code. Collective.
+int describe(const Communicator& world, const SegmentationProgram& program, const TrainOptions& options);
+int train(const Communicator& world, const SegmentationProgram& program, const TrainOptions& options);
+int infer(const Communicator& world, const SegmentationProgram& program, InferOptions options);
 
 // ---- data
 
@@ -70,10 +65,9 @@ struct Volumes {
   data::SourcePtr stored, seen;
 };
 // `path`: a folder of images/ and labels/ (files of models/data/volumes/volume_formats.h), a folder of volumes or one of them
-// (without labels), or HDF5. `labels`: another folder of labels. Errors as the sources'; labels that are wanted and not there.
-// Collective.
-Volumes open(const Communicator& world, const std::string& path, const std::string& labels, const DataOptions& options,
-             bool wants_labels, const Recipe& recipe);
+// (without labels), or HDF5. UsageError: what the sources refuse; labels that are wanted and not there. Collective.
+Volumes open(const Communicator& world, const std::string& path, const DataOptions& options, bool wants_labels,
+             const Trained& trained);
 // Which classes the cells of volumes have.
 class LabelCount {
  public:
@@ -104,6 +98,7 @@ struct Segmented {
   std::vector<std::int32_t> predicted, truth;  // [D, H, W], cells as stored
 };
 struct SegmentOptions {
+  std::string program{};  // for messages
   GridPtr grid{};
   double overlap = 0.5;
   std::int64_t windows = 1;
@@ -115,7 +110,7 @@ struct SegmentOptions {
 };
 // Groups of ranks that share samples take turns with the samples; the cases of all, without those that `scored` does not want.
 // Collective.
-std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volumes& volumes, const Recipe& recipe,
+std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volumes& volumes, const Problem& problem,
                           const std::vector<std::int64_t>& samples, const SegmentOptions& options);
 // Means over the cases that have a value; how many have none.
 struct Mean {
@@ -139,24 +134,13 @@ struct Results {
   std::vector<Segmented> shown;  // a few, on rank 0
   std::vector<Epoch> epochs;
 };
-inline constexpr const char *cases_file = "cases.csv", *picture_file = "unet3d.png";
-using trainer::summary_file;
+inline constexpr const char* cases_file = "cases.csv";
+std::string picture_file(const SegmentationProgram& program);
 inline constexpr std::size_t most_shown = 3;
 // Writes the cases, the picture and the summary, and prints the summary or the table. Of one rank.
-void report(const trainer::Options& options, const trainer::Outputs& out, const Results& results, const Volumes& volumes,
-            nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text);
+void report(const SegmentationProgram& program, const Options& options, const Outputs& out, const Results& results,
+            const Volumes& volumes, nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text);
 // Slices with the outlines of truth and prediction, predicted against true volumes, curves.
 void draw(const std::filesystem::path& path, const Results& results, const Volumes& volumes);
 
-// ---- weights
-
-struct Loaded {
-  CheckpointInfo info;
-  Recipe recipe;
-  std::unique_ptr<UNet3d> net;
-  std::string averaged;  // trainer::averages_remark
-};
-// Collective.
-Loaded load(const Communicator& world, const InferOptions& options);
-
-}  // namespace mpigrad::unet
+}  // namespace mpigrad::trainer::segmenting

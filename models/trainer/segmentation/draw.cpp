@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "examples/trainers/unet3d/unet3d.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
+#include "models/trainer/segmentation/parts.h"
 #include "models/trainer/slices.h"
 
-namespace mpigrad::unet {
+namespace mpigrad::trainer::segmenting {
 namespace {
 
 // One slice in grey with the outlines of the classes: solid where they are, with cells' edges as lines.
@@ -88,17 +88,17 @@ void draw(const std::filesystem::path& path, const Results& r, const Volumes& vo
   if (!r.epochs.empty()) {
     plot::Lines dice{.title = "Dice of the validation volumes", .x_label = "epoch", .markers = true, .series = {}};
     for (std::size_t c = 0; c + 1 < static_cast<std::size_t>(r.classes) && c < 8; ++c)
-      dice.series.push_back(trainer::curve(fmt::format("class {}", c + 1), r.epochs, [c](const Epoch& e) { return e.dice[c]; }));
+      dice.series.push_back(curve(fmt::format("class {}", c + 1), r.epochs, [c](const Epoch& e) { return e.dice[c]; }));
     panels.emplace_back(
         plot::Lines{.title = "loss",
                     .x_label = "epoch",
                     .markers = true,
-                    .series = {trainer::curve("training", r.epochs, [](const Epoch& e) { return e.train_loss; }),
-                               trainer::curve("1 - Dice of validation", r.epochs, [](const Epoch& e) { return e.validation; })}});
+                    .series = {curve("training", r.epochs, [](const Epoch& e) { return e.train_loss; }),
+                               curve("1 - Dice of validation", r.epochs, [](const Epoch& e) { return e.validation; })}});
     panels.emplace_back(std::move(dice));
   }
   figure.row(height, std::move(panels));
   figure.save(path, true);
 }
 
-}  // namespace mpigrad::unet
+}  // namespace mpigrad::trainer::segmenting

@@ -1,0 +1,194 @@
+// Keys and commands of trainer::run_segmentation().
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+
+#include "comm/launch.h"
+#include "framework/base/joined.h"
+#include "models/data/volumes/volume_formats.h"
+#include "models/trainer/program/setting_keys.h"
+#include "models/trainer/recipe/commands.h"
+#include "models/trainer/segmentation/parts.h"
+
+namespace mpigrad::trainer {
+
+namespace segmenting {
+namespace {
+
+constexpr std::int64_t most_cells = 1 << 20;  // along an axis of a window
+
+// D, H, W of one number for all axes, or of three. UsageError: anything else.
+template <class T>
+std::array<T, 3> three(const std::string& name, std::vector<T> values, T most) {
+  const auto text = joined(values, ",");
+  if (values.size() == 1) values.resize(3, values.front());
+  if (values.size() != 3 || !std::all_of(values.begin(), values.end(), [&](T x) { return x > 0 && x <= most; }))
+    throw UsageError(fmt::format("{} is one number or three, D,H,W, above 0; got '{}'", name, text));
+  return {values[0], values[1], values[2]};
+}
+
+std::string labelled_volumes() {
+  return fmt::format("a folder of images/ and labels/ ({}, same file names), of NAME_x.npy beside NAME_y.npy, or HDF5",
+                     data::volume_format_names());
+}
+
+void add_source_keys(Keys& keys, DataOptions& o) {
+  keys.add("data.group", o.group, "of HDF5: the group of the datasets").with_default("the file's root").instead_of("--group");
+  keys.add("data.volume", o.volume, "of HDF5: dataset of volumes [n, D, H, W, C]").instead_of("--volume");
+  keys.add("data.label", o.label, "of HDF5: dataset of the cells' classes [n, D, H, W]").instead_of("--label");
+}
+
+void add_overlap_key(Keys& keys, double& overlap) {
+  keys.add("data.overlap", overlap, between(0, 0.95),
+           "part of a window that the next one holds, too, where whole volumes are segmented")
+      .instead_of("--overlap");
+}
+
+void add_data_keys_of(Keys& keys, TrainOptions& o) {
+  keys.add("data.path", o.data, labelled_volumes()).with_flag("--data");
+  add_source_keys(keys, o.source);
+  keys.add("data.validation_fraction", o.validation_fraction, between(0.001, 0.999),
+           "part of the volumes, drawn at random, that is kept for validation")
+      .instead_of("--validation-fraction");
+  keys.add("data.split_seed", o.split_seed, whole(0), "seed of that draw").instead_of("--split-seed");
+  keys.add("data.spacing", o.spacing, above(0), "distance of cells to which volumes are resampled: D, H, W, or one number")
+      .with_unit("mm")
+      .with_default("as stored")
+      .instead_of("--spacing");
+  keys.add("data.normalise", o.trained.normalisation, one_of({"whole", "nonzero", "none"}),
+           "each volume to mean 0 and deviation 1: whole, or nonzero, of the cells that are not 0")
+      .instead_of("--normalise");
+  keys.add("data.window", o.window, Rule{.text = "one number or three, D,H,W, above 0"},
+           "cells of a volume that are trained on at once; smaller volumes are padded")
+      .with_unit("cells")
+      .with_flag("--window");
+  keys.add("data.foreground", o.foreground, between(0, 1),
+           "part of the windows that are laid over a cell of a class other than 0")
+      .instead_of("--foreground");
+  keys.add("data.elastic", o.elastic, from(0),
+           "largest shift of a cell along an axis by a smooth random deformation; 0: no deformation")
+      .with_unit("cells")
+      .instead_of("--elastic");
+  keys.add("data.elastic_spacing", o.elastic_spacing, above(0), "distance of the deformation's control points")
+      .with_unit("cells")
+      .instead_of("--elastic-spacing");
+  keys.add("data.contrast", o.contrast, from(0), "values are multiplied by a random factor, at most this far from 1")
+      .instead_of("--contrast");
+  keys.add("data.brightness", o.brightness, from(0), "then a random number of at most this size is added to all values")
+      .instead_of("--brightness");
+  keys.add("data.noise", o.noise, from(0), "largest deviation of normal noise that is added").instead_of("--noise");
+  add_overlap_key(keys, o.overlap);
+  add_data_keys(keys, o);
+  keys.remove("data.shifts");  // windows are no periodic boxes
+  add_reading_keys(keys, o);
+}
+
+void add_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& o) {
+  add_data_keys_of(keys, o);
+  auto& problem = o.trained.problem;
+  add_setting_keys(keys, program.settings, problem.values);
+  keys.add("network.classes", problem.outputs, whole(2, 10000), "classes, with class 0, the background")
+      .with_default("1 + the largest label")
+      .instead_of("--classes");
+  keys.add("network.channels", problem.channels, whole(1, 1 << 16), "channels of the volumes that --describe describes")
+      .instead_of("--channels");
+  std::vector<std::string> losses;
+  for (const auto& each : program.losses) losses.push_back(each.name);
+  keys.add("loss.name", o.loss, one_of(losses), "loss of the scores of a window and its labels").with_flag("--loss");
+  add_training_keys(keys, o);
+  add_precision_keys(keys, o);
+  add_grid_keys(keys, o);
+  add_checkpoint_keys(keys, o);
+  keys.add("checkpoint.half_weights", o.half_weights, "writes weights.h5 in float16, for use and not for further training")
+      .instead_of("--half-weights");
+  add_report_keys(keys, o);
+}
+
+void add_keys(Keys& keys, InferOptions& o, bool scored) {
+  if (scored) keys.add("data.path", o.data, labelled_volumes()).with_flag("--data");
+  else
+    keys.add("data.images", o.data, fmt::format("a folder of volumes ({}), or HDF5", data::volume_format_names()))
+        .with_flag("--images");
+  add_source_keys(keys, o.source);
+  add_infer_keys(keys, o, scored, "validation");
+  keys.remove("data.batch");
+  add_overlap_key(keys, o.overlap);
+  keys.add("data.windows", o.windows, whole(1, 1 << 20), "windows that are computed at once").instead_of("--windows");
+  keys.add("data.largest_component", o.largest_component, "keeps only the largest connected part of each class")
+      .instead_of("--largest-component");
+  if (scored)
+    keys.add("report.predictions", o.predictions, "writes the segmentations, too, in the format of their images")
+        .instead_of("--predictions");
+}
+
+int run_train(const Communicator& world, const SegmentationProgram& program, TrainOptions& o) {
+  check(o);
+  auto& trained = o.trained;
+  const auto w = three("--window", o.window, most_cells);
+  trained.problem.extents = {w[0], w[1], w[2]};
+  if (!o.spacing.empty()) trained.spacing = three("data.spacing", o.spacing, std::numeric_limits<double>::max());
+  try {
+    if (program.complete) program.complete(trained.problem.values);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  // Of Options, whose notes have it.
+  const auto momentum = trained.problem.values.find("norm_momentum");
+  if (momentum != trained.problem.values.end() && std::holds_alternative<double>(momentum->second))
+    o.norm_momentum = std::get<double>(momentum->second);
+  std::set<std::string> own{"data.window", "network.classes", "network.channels"};
+  for (const auto& setting : program.settings) own.insert(key_of(setting));
+  warn(o, own, world.rank());
+  return o.describe ? describe(world, program, o) : train(world, program, o);
+}
+
+int run_infer(const Communicator& world, const SegmentationProgram& program, const InferOptions& o) {
+  if (o.data.empty() && !o.scored) throw UsageError("--images is needed");
+  check(o);
+  return infer(world, program, o);
+}
+
+int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, const SegmentationProgram& program) {
+  require(!program.name.empty() && program.network && !program.losses.empty(),
+          "[trainer] a program of segmentation has a name, a network and a loss");
+  TrainOptions training;
+  training.out = program.name + "-out", training.loss = program.losses.front().name, training.window = program.window;
+  training.epochs = program.epochs, training.batch = program.batch, training.learning_rate = program.learning_rate;
+  training.trained.problem.outputs = 0, training.trained.problem.classes = true;
+  InferOptions scoring, predicting;
+  scoring.out = program.name + "-scores", predicting.out = program.name + "-predictions";
+  return run_commands(
+      transport, argc, argv, program.name,
+      program.help.empty() ? "Trains a segmentation network, scores it and segments volumes with it." : program.help,
+      {{.name = "train",
+        .help = "train on volumes with labels",
+        .options = training,
+        .keys = [&](Keys& keys) { add_keys(keys, program, training); },
+        .flags = [&](CLI::App& app) { add_training_flags(app, training); },
+        .run = [&](const Communicator& world) { return run_train(world, program, training); }},
+       {.name = "evaluate",
+        .help = "segment volumes with labels: Dice, Hausdorff distance, a picture",
+        .options = scoring,
+        .keys = [&](Keys& keys) { add_keys(keys, scoring, true); },
+        .flags = [&](CLI::App& app) { add_run_flags(app, scoring); },
+        .run = [&](const Communicator& world) { return run_infer(world, program, scoring); },
+        .all_flags = true},
+       {.name = "predict",
+        .help = "segment volumes without labels",
+        .options = predicting,
+        .keys = [&](Keys& keys) { add_keys(keys, predicting, false); },
+        .flags = [&](CLI::App& app) { add_run_flags(app, predicting); },
+        .run = [&](const Communicator& world) { return run_infer(world, program, predicting); },
+        .all_flags = true}});
+}
+
+}  // namespace
+}  // namespace segmenting
+
+int run_segmentation(int argc, char** argv, const SegmentationProgram& program) {
+  return launch(argc, argv,
+                [&](const std::shared_ptr<Transport>& transport) { return segmenting::run_on(transport, argc, argv, program); });
+}
+
+}  // namespace mpigrad::trainer

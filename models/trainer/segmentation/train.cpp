@@ -1,0 +1,188 @@
+// The commands `train` and `train --describe`.
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/losses/segmentation.h"
+#include "models/nn/whole_copy.h"
+#include "models/trainer/ranks/geometry.h"
+#include "models/trainer/samples.h"
+#include "models/trainer/segmentation/parts.h"
+#include "ops/loss/loss.h"
+
+namespace mpigrad::trainer {
+
+std::vector<SegmentationLoss> segmentation_losses() {
+  return {{"dice-ce", segmentation::dice_cross_entropy_loss},
+          {"dice", segmentation::soft_dice_loss},
+          {"cross-entropy", cross_entropy},
+          {"focal", segmentation::focal_loss},
+          {"tversky", {segmentation::tversky_loss, {.false_positives = 0.3, .false_negatives = 0.7}}}};
+}
+
+namespace segmenting {
+namespace {
+
+LossFunction loss_of(const SegmentationProgram& program, const std::string& name) {
+  const auto& all = program.losses;
+  return std::find_if(all.begin(), all.end(), [&](const SegmentationLoss& each) { return each.name == name; })->loss;
+}
+
+Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const data::Source& source, const Trained& trained,
+               const std::vector<std::int64_t>& validation) {
+  Notes notes{{"program", program.name},
+              {"optimizer", o.optimizer},
+              {"samples", std::to_string(source.size())},
+              {"validation fraction", fmt::format("{}", o.validation_fraction)},
+              {"validation seed", std::to_string(o.split_seed)},
+              {"validation", fingerprint(source, validation)},
+              {"seed", std::to_string(o.seed)},
+              {"loss", o.loss},
+              {"augmentation", fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}",
+                                           o.foreground, o.contrast, o.brightness, o.noise, o.elastic, o.elastic_spacing)},
+              {"batch", std::to_string(o.batch)},
+              {"precision", precision_of(o)}};
+  require(notes.emplace(program.name, to_note(program, trained)).second, "[trainer] a program cannot be called '{}'",
+          program.name);
+  return notes;
+}
+
+}  // namespace
+
+int describe(const Communicator& world, const SegmentationProgram& program, const TrainOptions& o) {
+  trainer::together(world, [&] {
+    if (world.rank() != 0) return;
+    const auto grid = parse_grid(o.grid, 1, Channels::split);
+    auto problem = o.trained.problem;
+    if (problem.outputs == 0) problem.outputs = 3;
+    const auto net = program.network(problem);
+    const auto& w = problem.extents;
+    nlohmann::ordered_json more;
+    more["program"] = program.name;
+    more.update(summary_of(program, "describe", problem));
+    trainer::print(trainer::describe(o, *net, {described_batch(o, grid), w[0], w[1], w[2], problem.channels}, grid), o, more);
+  });
+  return 0;
+}
+
+int train(const Communicator& world, const SegmentationProgram& program, const TrainOptions& o) {
+  const auto extents = parse_grid(o.grid, world.size(), Channels::split);
+  check_grid(extents, world.size());
+  const auto files = training_files(o, {cases_file, picture_file(program)});
+  const Outputs out(world, o.out, protected_files(o, files), replaces(o));
+  auto trained = o.trained;
+  auto& problem = trained.problem;
+
+  const auto grid = grid_of_ranks(world, o, extents);
+  const auto volumes = open(world, o.data, o.source, true, trained);
+  data::Split split;
+  of_input(world, [&] {
+    require(volumes.seen->size() >= 2, "[data] {} holds one volume; training and validation need one each", o.data);
+    split = data::split_train_test(volumes.seen->size(), o.validation_fraction, o.split_seed);
+    require_batch(o, static_cast<std::int64_t>(split.train.size()));
+  });
+  require_same_data(world, *volumes.seen);
+  problem.channels = volumes.seen->channels();
+  const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
+  LabelCount labels(problem.outputs);
+  const auto reading = labels.reading(*volumes.stored, dtype_of(o));
+  auto contents = read_data(world, *volumes.stored, split.train, reading);
+  const auto kept = read_data(world, *volumes.stored, split.test, reading);
+  problem.outputs = labels.classes(world, o.data);
+  std::optional<data::Loader> loader;
+  std::unique_ptr<nn::Module> net;
+  of_input(world, [&] {
+    data::LoaderOptions options{.grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = dtype_of(o)};
+    options.shuffle = true, options.flips = o.flips, options.samples = split.train, options.drop_last = true;
+    options.crop = data::Crop{.extents = problem.extents, .foreground = o.foreground};
+    if (o.elastic > 0) options.elastic = data::Elastic{.amplitude = o.elastic, .spacing = o.elastic_spacing};
+    set_reading(options, *volumes.seen, o);
+    options.intensity = {.contrast = o.contrast, .brightness = o.brightness, .noise = o.noise};
+    loader.emplace(volumes.seen, options);
+    net = program.network(problem);
+    build(*net, loader->layout(), loader->shape(), o);
+  });
+
+  auto notes = notes_of(program, o, *volumes.seen, trained, split.test);
+  add_contents(notes, o.data, contents, &kept);
+  contents += kept;
+  notes[geometry_note] = to_note(geometry);
+  Results results;
+  results.classes = problem.outputs;
+  // Groups of ranks segment volumes of their own, each with all of the weights.
+  std::unique_ptr<nn::Module> whole;
+  auto segments_on = grid;
+  if (has_blocks(o)) {
+    whole = program.network(problem);
+    const nn::BuildOptions build{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
+    whole->build(loader->shape(), build);
+    segments_on = make_grid(grid->world(), {.sample = extents.sample,
+                                            .depth = extents.depth * extents.channel * extents.filter,
+                                            .height = extents.height,
+                                            .width = extents.width});
+  }
+  SegmentOptions segmenting{
+      .program = program.name, .grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .hausdorff = false};
+  std::vector<std::string> values{"validation_loss"};
+  for (std::int64_t c = 1; c < problem.outputs; ++c) values.push_back(fmt::format("dice_{}", c));
+  const auto evaluate = [&] {
+    if (whole) nn::copy_whole(*net, *whole);
+    results.cases = segment(world, whole ? *whole : *net, volumes, problem, split.test, segmenting);
+    std::vector<double> row{1 - mean_dice(results.cases, problem.outputs)};
+    for (std::size_t c = 1; c < static_cast<std::size_t>(problem.outputs); ++c)
+      row.push_back(mean_of(results.cases, &Case::dice, c).value);
+    return row;
+  };
+  const auto finish = [&] {
+    segmenting.hausdorff = true;
+    segmenting.done = [&](const Segmented& s) {
+      if (world.rank() == 0 && results.shown.size() < most_shown) results.shown.push_back(s);
+    };
+    (void)evaluate();
+  };
+  const auto text = [](const std::vector<double>& row) {
+    std::string line = "Dice";
+    for (std::size_t c = 1; c < row.size(); ++c) line += fmt::format(" {:.3f}", row[c]);
+    return line;
+  };
+  const auto& w = problem.extents;
+  return trainer::train(
+      world, o, extents, out,
+      {.program = program.name,
+       .net = *net,
+       .loader = *loader,
+       .loss = loss_of(program, o.loss),
+       .notes = notes,
+       .decisive = {"program", "optimizer", "validation fraction", "validation seed", program.name},
+       .headline =
+           fmt::format("{} volumes of up to {} x {} with {} classes for training, {} for validation; windows of {} x {} x {}; {}",
+                       split.train.size(), volumes.seen->extents(), problem.channels, problem.outputs, split.test.size(), w[0],
+                       w[1], w[2], contents.remark() + geometry.remark()),
+       .values = values,
+       .evaluate = evaluate,
+       .evaluated_samples = static_cast<std::int64_t>(split.test.size()),
+       .accuracy = [](const std::vector<double>& row) { return 1 - row[0]; },  // the mean Dice
+       .text = text,
+       .finish = finish,
+       .half_weights = o.half_weights,
+       .report =
+           [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& last) {
+             for (const auto& row : result.epochs)
+               results.epochs.push_back(
+                   {row.report.epoch, row.report.loss, row.values[0], {row.values.begin() + 1, row.values.end()}});
+             run.update(summary_of(program, "train", problem));
+             run.update({{"loss", o.loss},
+                         {"window", {w[0], w[1], w[2]}},
+                         {"classes", problem.outputs},
+                         {"seed", o.seed},
+                         {"split_seed", o.split_seed},
+                         {"training_samples", split.train.size()},
+                         {"validation_samples", split.test.size()}});
+             report(program, o, out, results, volumes, std::move(run), files, last);
+           }});
+}
+
+}  // namespace segmenting
+}  // namespace mpigrad::trainer
