@@ -29,20 +29,26 @@ void KeyFlags::add_to(CLI::App& app, bool all) {
   for (const auto& key : keys_.all()) {
     const auto& flag = key.flag.empty() && all ? key.old_flag : key.flag;
     if (!flag.empty()) {
-      const auto take = [this, &key, flag](const std::string& text) {
-        auto values = key.parse(text);
+      const auto take = [this, &key, flag](const std::vector<std::string>& values) {
         if (const auto problem = key.check(values); !problem.empty()) throw CLI::ValidationError(flag, problem);
-        values_.emplace_back(key.name, std::move(values));
+        values_.emplace_back(key.name, values);
       };
       const auto help = key.help + (key.unit.empty() ? "" : fmt::format(" [{}]", key.unit));
       if (key.type == KeyType::flag) {
         app.add_flag_function(
-               flag, [take](std::int64_t) { take("true"); }, help)
+               flag, [take](std::int64_t) { take({"true"}); }, help)
             ->group(group_of(key));
       } else {
-        auto* option = app.add_option_function<std::string>(flag, take, help)->group(group_of(key));
         const auto& choices = key.rule.choices;
-        option->type_name(choices.empty() ? key.rule.text : "{" + joined(choices, ",") + "}");
+        CLI::Option* option = nullptr;
+        if (key.type == KeyType::texts) {  // the flag may be given several times
+          option = app.add_option_function<std::vector<std::string>>(flag, take, help)->allow_extra_args(false);
+          if (!choices.empty()) option->delimiter(',');
+        } else {
+          option = app.add_option_function<std::string>(
+              flag, [take, &key](const std::string& text) { take(key.parse(text)); }, help);
+        }
+        option->group(group_of(key))->type_name(choices.empty() ? key.rule.text : "{" + joined(choices, ",") + "}");
         if (const auto value = value_of(key); !value.empty()) option->default_str(value);
       }
     }
