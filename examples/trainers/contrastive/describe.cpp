@@ -11,13 +11,16 @@
 namespace mpigrad::contrast {
 namespace {
 
-// What there is to describe: the data's samples, or those that --size and --channels make up.
+// What there is to describe: the data's samples, or those that data.size and data.channels make up.
 NetworkConfig config_of(const TrainOptions& o) {
-  NetworkConfig config{
-      .options = o.network, .loss = o.loss, .dtype = o.dtype, .precision = trainer::precision_of(o), .augment = o.augment};
-  const auto size = parse_extents("--size", o.source.size);
+  NetworkConfig config{.options = o.network,
+                       .loss = o.loss,
+                       .dtype = std::string(name_of(trainer::dtype_of(o))),
+                       .precision = trainer::precision_of(o),
+                       .augment = o.augment};
+  const auto size = parse_extents("data.size", o.source.size);
   if (o.source.data.empty()) {
-    if (size.rank() != 3) throw UsageError("--describe needs --data, or --size for views that are made up");
+    if (size.rank() != 3) throw UsageError("--describe needs --data, or data.size for views that are made up");
     config.extents = size;
     config.channels = o.source.channels > 0 ? o.source.channels : 1;
     if (config.augment.empty()) config.augment = size[0] > 1 ? "volume" : config.channels == 1 ? "handwriting" : "simclr";
@@ -70,7 +73,7 @@ class DryStep {
 int describe(const Communicator& world, const TrainOptions& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
-    if (o.cached > 0) throw UsageError("--describe knows batches that are encoded at once, not --cached ones");
+    if (o.cached > 0) throw UsageError("--describe knows batches that are encoded at once, not loss.cached ones");
     const auto grid = trainer::parse_grid(o.grid, 1);
     const auto config = config_of(o);
     const nn::BatchNormAttributes norm{.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)};

@@ -75,7 +75,7 @@ Plan plan_of(const EvaluateOptions& o, const Set& train, const Set& test) {
   return plan;
 }
 
-// Keeps --where's samples; the whole of another file or part is the test.
+// Keeps data.where's samples; the whole of another file or part is the test.
 void open_sets(const EvaluateOptions& o, Set& train, Set& test) {
   train.source = open(o.source);
   auto parts = o.source;
@@ -168,7 +168,7 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
   std::optional<trainer::Outputs> out;
   if (!o.out.empty()) out.emplace(world, o.out, std::vector<std::string>{picture_file, results_file}, o.overwrite);
 
-  const auto size = parse_extents("--size", o.source.size);
+  const auto size = parse_extents("data.size", o.source.size);
   const auto to = !o.pixels ? loaded.config.extents : size.rank() == 3 ? size : test.source->extents();
   EncodeAttributes encoding{.grid = make_grid(world, extents),
                             .batch = std::max<std::int64_t>(o.batch, world.size()),

@@ -7,48 +7,53 @@
 // table and draws neighbours and a projection.
 
 #include "comm/launch.h"
-
-#include <CLI/CLI.hpp>
 #include "examples/trainers/contrastive/contrastive.h"
+#include "models/trainer/recipe/commands.h"
 
 namespace mpigrad::contrast {
 namespace {
 
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  CLI::App app("Contrastive and self-supervised training of encoders for images and volumes, on any grid of ranks.",
-               "contrastive");
-  app.require_subcommand(1);
   TrainOptions train_options;
-  auto* train_command = app.add_subcommand("train", "train an encoder on pairs of views");
-  add_options(*train_command, train_options);
   EmbedOptions embed_options;
-  auto* embed_command = app.add_subcommand("embed", "write an encoder's features of samples as .npy");
-  add_options(*embed_command, embed_options);
   EvaluateOptions evaluate_options;
-  add_options(*app.add_subcommand("evaluate", "neighbours, linear probe, retrieval, geometry, few examples"), evaluate_options);
-
-  if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
-  for (auto* options : std::initializer_list<trainer::Options*>{&train_options, &embed_options, &evaluate_options})
-    options->given = tool::given_options(app);
-  return tool::finish(app, *transport, [&] {
-    if (*train_command) {
-      check(train_options);
-      warn(train_options, transport->rank());
-      trainer::apply_precision(train_options);
-      trainer::apply_device_options(train_options);
-      const Communicator world(transport);
-      return train_options.describe ? describe(world, train_options) : train(world, train_options);
-    }
-    if (*embed_command) {
-      warn(embed_options, transport->rank());
-      trainer::apply_device_options(embed_options);
-      return embed(Communicator(transport), embed_options);
-    }
+  const auto train_or_describe = [&](const Communicator& world) {
+    check(train_options);
+    warn(train_options, world.rank());
+    return train_options.describe ? describe(world, train_options) : train(world, train_options);
+  };
+  const auto embed_samples = [&](const Communicator& world) {
+    warn(embed_options, world.rank());
+    return embed(world, embed_options);
+  };
+  const auto evaluate_features = [&](const Communicator& world) {
     check(evaluate_options);
-    warn(evaluate_options, transport->rank());
-    trainer::apply_device_options(evaluate_options);
-    return evaluate(Communicator(transport), evaluate_options);
-  });
+    warn(evaluate_options, world.rank());
+    return evaluate(world, evaluate_options);
+  };
+  return trainer::run_commands(
+      transport, argc, argv, "contrastive",
+      "Contrastive and self-supervised training of encoders for images and volumes, on any grid of ranks.",
+      {{.name = "train",
+        .help = "train an encoder on pairs of views",
+        .options = train_options,
+        .keys = [&](trainer::Keys& keys) { add_keys(keys, train_options); },
+        .flags = [&](CLI::App& app) { trainer::add_training_flags(app, train_options); },
+        .run = train_or_describe},
+       {.name = "embed",
+        .help = "write an encoder's features of samples as .npy",
+        .options = embed_options,
+        .keys = [&](trainer::Keys& keys) { add_keys(keys, embed_options); },
+        .flags = [&](CLI::App& app) { trainer::add_run_flags(app, embed_options); },
+        .run = embed_samples,
+        .all_flags = true},
+       {.name = "evaluate",
+        .help = "neighbours, linear probe, retrieval, geometry, few examples",
+        .options = evaluate_options,
+        .keys = [&](trainer::Keys& keys) { add_keys(keys, evaluate_options); },
+        .flags = [&](CLI::App& app) { trainer::add_run_flags(app, evaluate_options); },
+        .run = evaluate_features,
+        .all_flags = true}});
 }
 
 }  // namespace

@@ -63,13 +63,13 @@ struct EvaluateOptions : EncodeOptions {
   std::vector<std::int64_t> few_shot{};  // support, query
 };
 
-void add_options(CLI::App& app, TrainOptions& options);
-void add_options(CLI::App& app, EmbedOptions& options);
-void add_options(CLI::App& app, EvaluateOptions& options);
+void add_keys(trainer::Keys& keys, TrainOptions& options);
+void add_keys(trainer::Keys& keys, EmbedOptions& options);
+void add_keys(trainer::Keys& keys, EvaluateOptions& options);
 // What options cannot be together. Throw UsageError.
 void check(const TrainOptions& options);
 void check(const EvaluateOptions& options);
-// Says which of the options given have no effect beside the others.
+// Says which of the keys given have no effect beside the others.
 void warn(const TrainOptions& options, int rank);
 void warn(const EmbedOptions& options, int rank);
 void warn(const EvaluateOptions& options, int rank);

@@ -52,7 +52,7 @@ std::vector<bool> meeting(const data::Source& source, const std::string& option,
 }  // namespace
 
 Split split(const data::Source& source, const DataOptions& o) {
-  const auto considered = meeting(source, "--where", o.where), for_test = meeting(source, "--test-where", o.test_where);
+  const auto considered = meeting(source, "data.where", o.where), for_test = meeting(source, "data.test_where", o.test_where);
   Split result;
   std::vector<std::int64_t> all;
   for (std::int64_t i = 0; i < source.size(); ++i)
@@ -61,7 +61,7 @@ Split split(const data::Source& source, const DataOptions& o) {
       (test ? result.test : all).push_back(i);
     }
   require(!all.empty(), "[contrastive] no sample is left to train with");
-  require(o.test_where.empty() || !result.test.empty(), "[contrastive] no sample is as --test-where says");
+  require(o.test_where.empty() || !result.test.empty(), "[contrastive] no sample is as data.test_where says");
   if (o.test_fraction > 0) {
     require(all.size() >= 2, "[contrastive] one sample cannot be split");
     const auto drawn = data::split_train_test(static_cast<std::int64_t>(all.size()), o.test_fraction, o.split_seed);
@@ -80,9 +80,9 @@ std::string default_recipe(const data::Source& source) {
 }
 
 Shape small_extents(const TrainOptions& o, const Shape& large) {
-  auto to = parse_extents("--small-size", o.small_size);
+  auto to = parse_extents("loss.small_size", o.small_size);
   if (to.rank() != 3) to = {(large[0] + 1) / 2, (large[1] + 1) / 2, (large[2] + 1) / 2};
-  if ((to[0] == 1) != (large[0] == 1)) throw UsageError(fmt::format("--small-size {} is not of samples of {}", to, large));
+  if ((to[0] == 1) != (large[0] == 1)) throw UsageError(fmt::format("loss.small_size {} is not of samples of {}", to, large));
   return to;
 }
 

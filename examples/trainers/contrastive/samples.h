@@ -14,7 +14,7 @@ using trainer::open, trainer::labels_of, trainer::has_labels, trainer::require_l
 struct Split {
   std::vector<std::int64_t> train, test;
 };
-// Numbers of samples. Without a test option all are for training. UsageError: a condition that is no NAME=V,V,...; Errors: labels
+// Numbers of samples. Without a test key all are for training. UsageError: a condition that is no NAME=V,V,...; Errors: labels
 // that are not there, nothing left to train with.
 Split split(const data::Source& source, const DataOptions& options);
 
@@ -22,7 +22,7 @@ Split split(const data::Source& source, const DataOptions& options);
 augment::Recipe parse_recipe(const std::string& text, const Shape& to);
 // What there is to do without a word from the user: handwriting for pictures of one channel, simclr for others, volume.
 std::string default_recipe(const data::Source& source);
-// Extents of the small crops of views of `large` extents. UsageError: --small-size that is not of such samples.
+// Extents of the small crops of views of `large` extents. UsageError: loss.small_size that is not of such samples.
 Shape small_extents(const TrainOptions& options, const Shape& large);
 // The sample as it is, at other extents.
 augment::Recipe plain_recipe(const Shape& stored, const Shape& to);

@@ -71,7 +71,7 @@ class Monitor {
     Untaped scope;
     const auto all = encode(net_, source_, samples_, world_, encode_)[0];
     UseDevice device(DeviceKind::cpu);
-    // Only --skip-bad lets samples that are not finite come here.
+    // Only schedule.skip_bad lets samples that are not finite come here.
     std::vector<double> good;
     const auto sums = sum(all, {1}).to_vector();
     for (std::size_t i = 0; i < sums.size(); ++i)
@@ -154,15 +154,18 @@ int train(const Communicator& world, TrainOptions o) {
   o.data = o.source.data;
   const auto extents = trainer::parse_grid(o.grid, world.size());
   trainer::check_grid(extents, world.size());
-  if (o.cached > 0 && extents.sample != world.size()) throw UsageError("--cached takes a --grid of samples only");
+  if (o.cached > 0 && extents.sample != world.size()) throw UsageError("loss.cached takes a --grid of samples only");
   const trainer::Outputs out(world, o.out, trainer::protected_files(o, output_files(o)), trainer::replaces(o));
 
   const auto grid = make_grid(world, extents);
   const nn::BatchNormAttributes norm{.momentum = o.norm_momentum, .statistics = trainer::statistics_of(o)};
   data::SourcePtr source;
   Split samples;
-  NetworkConfig config{
-      .options = o.network, .loss = o.loss, .dtype = o.dtype, .precision = trainer::precision_of(o), .augment = {}};
+  NetworkConfig config{.options = o.network,
+                       .loss = o.loss,
+                       .dtype = std::string(name_of(trainer::dtype_of(o))),
+                       .precision = trainer::precision_of(o),
+                       .augment = {}};
   std::optional<data::ViewLoader> loader;
   std::unique_ptr<Network> net;
   std::size_t label = 0;
@@ -172,7 +175,7 @@ int train(const Communicator& world, TrainOptions o) {
     samples = split(*source, o.source);
     if (o.loss == "supcon") labels_of(*source, o.source.label, "--loss supcon");
     if (has_labels(*source)) label = label_index(*source, o.source.label);
-    const auto size = parse_extents("--size", o.source.size);
+    const auto size = parse_extents("data.size", o.source.size);
     config.extents = size.rank() == 3 ? size : source->extents();
     config.channels = source->channels();
     config.augment = o.augment.empty() ? default_recipe(*source) : o.augment;
@@ -186,7 +189,7 @@ int train(const Communicator& world, TrainOptions o) {
     if (o.small_crops > 0) options.views.push_back({small_recipe(o, config.augment, config.extents), o.small_crops});
     loader.emplace(source, options);
     const auto made = loader->shape(0);
-    require(made == config.input(o.batch), "[contrastive] '{}' makes {}, --size asks for {}", config.augment, made,
+    require(made == config.input(o.batch), "[contrastive] '{}' makes {}, data.size asks for {}", config.augment, made,
             config.extents);
     net = std::make_unique<Network>(config, norm);
     trainer::build(*net, loader->layout(0), loader->shape(0), o);

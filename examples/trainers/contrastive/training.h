@@ -30,7 +30,7 @@ struct Epoch {
 };
 
 // One pass over the loader's batches, of which options.begin has some behind it. Collective. A batch with a sample that is not
-// finite is an Error on all ranks before anything has changed, or with --skip-bad a line and nothing else. None where
+// finite is an Error on all ranks before anything has changed, or with schedule.skip_bad a line and nothing else. None where
 // options.interrupt has ended it. Errors: as the losses say; a loss that is not finite.
 class Trainer {
  public:
