@@ -74,6 +74,14 @@ Split split(const data::Source& source, const DataOptions& o) {
   return result;
 }
 
+augment::Recipe parse_recipe(const std::string& text, const Shape& to) {
+  try {
+    return augment::parse_recipe(text, to);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--augment {}: {}", text, error.what()));
+  }
+}
+
 std::string default_recipe(const data::Source& source) {
   if (source.extents()[0] > 1) return "volume";
   return source.channels() == 1 ? "handwriting" : "simclr";

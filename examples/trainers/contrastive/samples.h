@@ -18,7 +18,7 @@ struct Split {
 // that are not there, nothing left to train with.
 Split split(const data::Source& source, const DataOptions& options);
 
-// Steps of --augment for samples of `stored` extents that become `to`.
+// The words of --augment, for views of these extents. UsageError: as of augment::parse_recipe.
 augment::Recipe parse_recipe(const std::string& text, const Shape& to);
 // What there is to do without a word from the user: handwriting for pictures of one channel, simclr for others, volume.
 std::string default_recipe(const data::Source& source);

@@ -57,6 +57,23 @@ TEST_CASE("augment: what changes nothing gives the input exactly") {
   }
 }
 
+TEST_CASE("augment: recipes from words") {
+  const Shape to{1, 6, 6};
+  const Recipe made{random_resized_crop({.to = to, .area = {0.5, 1}}), with(0.25, random_flip(1)),
+                    with(0.5, random_blur({0.1, 1}))};
+  CHECK(parse_recipe("crop:area=0.5,flip:axis=1:p=0.25,blur:high=1", to).text() == made.text());
+  CHECK(parse_recipe("handwriting", to).text() == handwriting(to).text());
+  for (const auto& wrong : {std::pair{"fold", "no step 'fold'"},
+                            {"warp:angle=3", "no number 'angle'"},
+                            {"warp:shear=3:shear=4", "'shear' is given twice"},
+                            {"erase:p=-1", "is a probability"},
+                            {"flip:axis=1.5", "is an integer"},
+                            {"blur:low", "is not KEY=NUMBER"}}) {
+    CAPTURE(wrong.first);
+    CHECK(has(error_text([&] { parse_recipe(wrong.first, to); }), wrong.second));
+  }
+}
+
 TEST_CASE("augment: bilinear values by hand") {
   // Two cells to four: coordinates -1/4, 1/4, 3/4, 5/4, held inside.
   Sample x({1, 1, 2}, 1);

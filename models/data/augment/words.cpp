@@ -1,16 +1,17 @@
-// The words of --augment.
+// Recipes from words: "crop:area=0.2,flip,noise:deviation=0.1:p=0.5".
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <optional>
 
-#include "examples/trainers/contrastive/samples.h"
+#include "framework/base/error.h"
+#include "models/data/augment/recipe.h"
 
-namespace mpigrad::contrast {
+namespace mpigrad::augment {
 namespace {
-
-using augment::Step;
 
 std::vector<std::string> parts_of(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -22,10 +23,10 @@ std::vector<std::string> parts_of(const std::string& text, char separator) {
   return parts;
 }
 
-// The numbers of a step, by name; what is not asked for was not meant.
+// The numbers of a step, by name.
 class Numbers {
  public:
-  explicit Numbers(const std::string& text) : text_(text) {
+  explicit Numbers(const std::string& text) {
     const auto parts = parts_of(text, ':');
     name_ = parts[0];
     for (std::size_t i = 1; i < parts.size(); ++i) {
@@ -33,10 +34,9 @@ class Numbers {
       const auto key = parts[i].substr(0, equals), value = equals == std::string::npos ? "" : parts[i].substr(equals + 1);
       char* end = nullptr;
       const double number = std::strtod(value.c_str(), &end);
-      if (value.empty() || *end != '\0' || !(number > -1e9 && number < 1e9))
-        throw UsageError(fmt::format("--augment: '{}' is not KEY=NUMBER in '{}'", parts[i], text));
-      if (!numbers_.emplace(key, number).second)
-        throw UsageError(fmt::format("--augment: '{}' is given twice in '{}'", key, text));
+      require(!value.empty() && *end == '\0' && number > -1e9 && number < 1e9, "[augment] '{}' is not KEY=NUMBER in '{}'",
+              parts[i], text);
+      require(numbers_.emplace(key, number).second, "[augment] '{}' is given twice in '{}'", key, text);
     }
   }
   const std::string& name() const { return name_; }
@@ -49,33 +49,31 @@ class Numbers {
   }
   std::int64_t integer(const std::string& key, std::int64_t otherwise) {
     const double number = (*this)(key, static_cast<double>(otherwise));
-    if (number != std::floor(number))
-      throw UsageError(fmt::format("--augment: {} of {} is an integer, got {}", key, name_, number));
+    require(number == std::floor(number), "[augment] {} of {} is an integer, got {}", key, name_, number);
     return static_cast<std::int64_t>(number);
   }
   std::optional<double> probability() {
     if (!numbers_.contains("p")) return std::nullopt;
     const double p = (*this)("p", 1);
-    if (p < 0 || p > 1) throw UsageError(fmt::format("--augment: p of {} is a probability, got {}", name_, p));
+    require(p >= 0 && p <= 1, "[augment] p of {} is a probability, got {}", name_, p);
     return p;
   }
   void finish() const {
-    if (!numbers_.empty()) throw UsageError(fmt::format("--augment: {} has no number '{}'", name_, numbers_.begin()->first));
+    if (!numbers_.empty()) fail("[augment] {} has no number '{}'", name_, numbers_.begin()->first);
   }
 
  private:
-  std::string text_, name_;
+  std::string name_;
   std::map<std::string, double> numbers_;
 };
 
 // Within 1 - strength and 1 + strength, for factors within 1 / (1 + strength) and 1 + strength.
-augment::Range around(double strength) { return {1 - strength, 1 + strength}; }
-augment::Range factors(double strength) { return {1 / (1 + strength), 1 + strength}; }
+Range around(double strength) { return {1 - strength, 1 + strength}; }
+Range factors(double strength) { return {1 / (1 + strength), 1 + strength}; }
 
 using Maker = std::function<std::vector<Step>(Numbers&, const Shape& to)>;
 
 const std::map<std::string, Maker>& makers() {
-  using namespace augment;
   const auto recipe = [](Recipe (*make)(const Shape&)) { return [make](Numbers&, const Shape& to) { return make(to).steps(); }; };
   const auto one = [](auto make) { return [make](Numbers& n, const Shape& to) { return std::vector<Step>{make(n, to)}; }; };
   static const std::map<std::string, Maker> all{
@@ -128,26 +126,20 @@ const std::map<std::string, Maker>& makers() {
 
 }  // namespace
 
-augment::Recipe parse_recipe(const std::string& text, const Shape& to) {
-  augment::Recipe recipe;
+Recipe parse_recipe(const std::string& text, const Shape& to) {
+  Recipe recipe;
   for (const auto& part : parts_of(text, ',')) {
     Numbers numbers(part);
     const auto found = makers().find(numbers.name());
-    if (found == makers().end()) throw UsageError(fmt::format("--augment has no step '{}'; --help lists them", numbers.name()));
+    require(found != makers().end(), "[augment] there is no step '{}'", numbers.name());
     const auto probability = numbers.probability();
-    try {
-      for (auto step : found->second(numbers, to)) {
-        if (probability) step.probability = 1;
-        recipe.add(probability ? augment::with(*probability, std::move(step)) : std::move(step));
-      }
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Error& error) {
-      throw UsageError(fmt::format("--augment {}: {}", part, error.what()));
+    for (auto step : found->second(numbers, to)) {
+      if (probability) step.probability = 1;
+      recipe.add(probability ? with(*probability, std::move(step)) : std::move(step));
     }
     numbers.finish();
   }
   return recipe;
 }
 
-}  // namespace mpigrad::contrast
+}  // namespace mpigrad::augment
