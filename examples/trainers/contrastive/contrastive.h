@@ -2,7 +2,7 @@
 // The commands of the program `contrastive`. Each is collective over the ranks and returns the exit code.
 
 #include "comm/communicator.h"
-#include "examples/trainers/contrastive/options.h"
+#include "models/trainer/contrastive/options.h"
 
 namespace mpigrad::contrast {
 

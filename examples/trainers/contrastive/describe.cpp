@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 #include "examples/trainers/contrastive/contrastive.h"
-#include "examples/trainers/contrastive/objective.h"
-#include "examples/trainers/contrastive/samples.h"
+#include "models/trainer/contrastive/objective.h"
+#include "models/trainer/contrastive/samples.h"
 #include "models/trainer/run.h"
 
 namespace mpigrad::contrast {

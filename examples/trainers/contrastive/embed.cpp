@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "examples/trainers/contrastive/contrastive.h"
-#include "examples/trainers/contrastive/encode.h"
-#include "examples/trainers/contrastive/samples.h"
+#include "models/trainer/contrastive/encode.h"
+#include "models/trainer/contrastive/samples.h"
 #include "framework/base/joined.h"
 #include "models/data/sources/npy.h"
 #include "models/train/progress.h"

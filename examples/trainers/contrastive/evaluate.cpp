@@ -6,9 +6,9 @@
 #include <set>
 
 #include "examples/trainers/contrastive/contrastive.h"
-#include "examples/trainers/contrastive/encode.h"
-#include "examples/trainers/contrastive/evaluation.h"
-#include "examples/trainers/contrastive/samples.h"
+#include "models/trainer/contrastive/encode.h"
+#include "models/trainer/contrastive/evaluation.h"
+#include "models/trainer/contrastive/samples.h"
 #include "models/evaluate/embeddings.h"
 #include "models/train/progress.h"
 #include "models/trainer/data_check.h"

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "examples/trainers/contrastive/contrastive.h"
-#include "examples/trainers/contrastive/encode.h"
-#include "examples/trainers/contrastive/samples.h"
-#include "examples/trainers/contrastive/training.h"
+#include "models/trainer/contrastive/encode.h"
+#include "models/trainer/contrastive/samples.h"
+#include "models/trainer/contrastive/training.h"
 #include "framework/base/joined.h"
 #include "models/evaluate/embeddings.h"
 #include "models/train/restart/local_copies.h"

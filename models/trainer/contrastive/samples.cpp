@@ -1,4 +1,4 @@
-#include "examples/trainers/contrastive/samples.h"
+#include "models/trainer/contrastive/samples.h"
 
 #include <algorithm>
 #include <charconv>

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "examples/trainers/contrastive/objective.h"
+#include "models/trainer/contrastive/objective.h"
 #include "framework/optim/loss_scale.h"
 #include "framework/optim/schedule.h"
 #include "models/losses/contrastive/batch.h"

@@ -1,4 +1,4 @@
-#include "examples/trainers/contrastive/training.h"
+#include "models/trainer/contrastive/training.h"
 
 #include <chrono>
 #include <cmath>

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "examples/trainers/contrastive/options.h"
+#include "models/trainer/contrastive/options.h"
 #include "models/data/augment/recipe.h"
 #include "models/data/source.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "examples/trainers/contrastive/network.h"
+#include "models/trainer/contrastive/network.h"
 #include "models/data/view_loader.h"
 #include "models/losses/contrastive/moco.h"
 #include "models/losses/contrastive/swav.h"

@@ -1,4 +1,4 @@
-#include "examples/trainers/contrastive/objective.h"
+#include "models/trainer/contrastive/objective.h"
 
 #include "comm/distributed/grid.h"
 #include "models/losses/contrastive/join_views.h"

@@ -1,10 +1,10 @@
-#include "examples/trainers/contrastive/encode.h"
+#include "models/trainer/contrastive/encode.h"
 
 #include <cmath>
 
 #include "comm/distributed/redistribute.h"
 #include "comm/hdf5/hdf5_file.h"
-#include "examples/trainers/contrastive/objective.h"
+#include "models/trainer/contrastive/objective.h"
 #include "models/trainer/run.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"

@@ -1,5 +1,5 @@
 #pragma once
-// What the commands of `contrastive` are told.
+// Options of contrastive training, of embedding samples and of evaluating features, with their keys.
 
 #include <cstdint>
 #include <string>

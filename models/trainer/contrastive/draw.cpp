@@ -3,8 +3,8 @@
 #include <map>
 #include <numeric>
 
-#include "examples/trainers/contrastive/encode.h"
-#include "examples/trainers/contrastive/evaluation.h"
+#include "models/trainer/contrastive/encode.h"
+#include "models/trainer/contrastive/evaluation.h"
 #include "framework/tensor/random.h"
 #include "models/evaluate/embeddings.h"
 #include "models/trainer/run.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "examples/trainers/contrastive/options.h"
+#include "models/trainer/contrastive/options.h"
 #include "models/networks/projection.h"
 #include "models/nn/layers.h"
 

@@ -1,4 +1,4 @@
-#include "examples/trainers/contrastive/network.h"
+#include "models/trainer/contrastive/network.h"
 
 #include <nlohmann/json.hpp>
 

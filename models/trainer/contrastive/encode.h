@@ -2,7 +2,7 @@
 // Embeddings of a whole set of samples, on any grid.
 
 #include "comm/distributed/grid.h"
-#include "examples/trainers/contrastive/network.h"
+#include "models/trainer/contrastive/network.h"
 #include "models/data/augment/recipe.h"
 #include "models/data/source.h"
 #include "models/train/checkpoint/checkpoint.h"
