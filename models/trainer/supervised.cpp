@@ -12,7 +12,6 @@
 #include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
 #include "models/train/workers/noise_scale.h"
-#include "models/trainer/explain.h"
 #include "models/trainer/ranks/local_training.h"
 
 namespace mpigrad::trainer {
@@ -198,13 +197,18 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   const auto optimizer = make_optimizer(s.net, o);
   const auto loss_scale = make_loss_scale(o, world);
   const auto averages = make_averages(s.net.parameters(), o);
-  const auto steps = optimizer_steps(s.loader, o.accumulate);
+  const auto* loader = s.loader ? &s.loader->get() : nullptr;
+  const auto steps = loader ? optimizer_steps(*loader, o.accumulate) : s.own.steps;
   auto notes = s.notes;
   if (averages) notes[averages_note] = fmt::format("decay {}", o.average_weights);
   const bool silent = o.communication == "none";
   if (!silent && !o.explain) out.lock(world, patience_of(o));
   notes.merge(option_notes(o, steps));
+  const bool resumes = !o.resume.empty();
+  if (resumes && s.before_checkpoint) s.before_checkpoint();
   const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
+  if (s.started) s.started();
+  if (resumes && s.after_checkpoint) s.after_checkpoint();
   const auto first_epoch = began.epoch;
   const auto files = files_to_try(o, s.net, *optimizer, s.half_weights, first_epoch * steps);
   TrainerOptions options;
@@ -213,11 +217,11 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   options.fit.averages = averages.get();
   options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
-  options.values = s.values, options.monitor = s.values.front(), options.patience = o.patience;
+  options.values = s.values, options.monitor = s.monitor.empty() ? s.values.front() : s.monitor, options.patience = o.patience;
   take_checkpoint_options(o, began, options);
   options.started = start;
   options.most_seconds = o.minutes * 60;
-  options.progress = {.quiet = o.quiet};
+  options.progress = {.quiet = o.quiet || o.epochs == 0};
   std::optional<StepProfile> profile;
   if (o.profile) options.fit.profile = &profile.emplace(world);
   GradientNoise noise;
@@ -227,33 +231,37 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                     .training = options,
                     .net = s.net,
                     .optimizer = *optimizer,
-                    .loader = &s.loader,
+                    .loader = loader,
                     .grid = grid,
                     .steps = steps,
                     .notes = notes,
-                    .files = files});
+                    .files = files,
+                    .more = s.own.explained});
     return 0;
   }
   if (!silent) {
     out.create(world, files);
     write_recipe(world, out, o, grid, notes);
-    take_local_copies(o, world, began, options);
+    if (o.epochs > 0) take_local_copies(o, world, began, options);
   }
   if (first && !o.json)
     fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
                to_string(grid), steps, o.batch);
-  if (const auto store = s.loader.stored(); first && !o.json && o.store > 0)
+  if (loader && first && !o.json && o.store > 0) {
+    const auto store = loader->stored();
     fmt::print("the store has room for {} of {} samples{}\n", store.room, store.of,
                store.room < store.of ? "; the others are read from their files in every epoch" : "");
+  }
+  if (first && !o.json && !s.remark.empty()) fmt::print("{}\n", s.remark);
   std::fflush(stdout);
 
-  auto keys = s.values;
-  if (!keys.empty() && !s.accuracy) keys.front() = "eval_error";
+  auto keys = loader ? s.values : s.own.log_keys;
+  if (loader && !keys.empty() && !s.accuracy) keys.front() = "eval_error";
   std::optional<TrainingMlLog> log;
-  if (!silent)
+  if (!silent && o.epochs > 0)
     log.emplace(world, out, o,
                 TrainingMlLog::About{.program = s.program,
-                                     .samples = s.loader.samples(),
+                                     .samples = loader ? loader->samples() : s.own.samples,
                                      .evaluated = s.evaluated_samples,
                                      .first_epoch = first_epoch,
                                      .keys = std::move(keys),
@@ -261,16 +269,18 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
 
   notes.insert(s.more_notes.begin(), s.more_notes.end());
   options.notes = notes;
-  const auto evaluate = log ? log->evaluation(s.evaluate) : s.evaluate;
-  const TrainerHooks hooks{.loss = s.loss, .evaluate = evaluate, .text = [&](const EpochRow& row) {
-                             log->epoch(row);
-                             return s.text(row.values) + remarks(row.report);
-                           }};
+  TrainerHooks hooks{.loss = s.loss, .evaluate = log && loader ? log->evaluation(s.evaluate) : s.evaluate};
+  hooks.text = [&](const EpochRow& row) {
+    log->epoch(row);
+    return s.text(row.values) + remarks(row.report);
+  };
+  if (s.own.run) hooks.epoch = [&](std::int64_t epoch, const FitOptions& fit) { return s.own.run(epoch, fit, *optimizer); };
+  hooks.before_checkpoint = s.before_checkpoint, hooks.after_checkpoint = s.after_checkpoint;
   if (silent) {
     options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;
     options.checkpoint_seconds = options.time_limit = 0, options.local_steps = 0,
     options.keep_best = options.notes_signals = options.checkpoint_first = options.checkpoint_end = false;
-    const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, {.loss = s.loss}, options);
+    const auto result = mpigrad::train(s.net, *optimizer, *loader, world, {.loss = s.loss}, options);
     if (first && o.json)
       fmt::print("{}\n", tool::to_text({{"program", s.program},
                                         {"communication", "none"},
@@ -288,9 +298,10 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     save_weights(path);
   };
   return noted(world, out, save_at_failure, [&] {
-    const auto result = mpigrad::train(s.net, *optimizer, s.loader, world, hooks, options);
+    const auto result = loader ? mpigrad::train(s.net, *optimizer, *loader, world, hooks, options)
+                               : mpigrad::train(s.net, *optimizer, steps, world, hooks, options);
     epochs_behind = result.epochs_behind;
-    log->end(result);
+    if (log) log->end(result);
     if (result.interrupted) return ended_early(world, out, result, optimizer->steps());
     if (averages) averages->swap();             // what is measured and written from here on
     if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
@@ -322,8 +333,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                                  {"training_seconds", result.seconds},
                                  {"samples_per_second", rate},
                                  {"waiting_seconds", result.waiting_seconds}};
-      if (o.store > 0) {
-        const auto stored = s.loader.stored();
+      if (loader && o.store > 0) {
+        const auto stored = loader->stored();
         run["store"] = {{"samples", stored.samples}, {"of", stored.of}, {"bytes", stored.bytes}};
       }
       if (!result.stopped.empty()) run["stopped"] = result.stopped;
@@ -336,9 +347,9 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       add(run, usage);
       std::string text =
           result.stopped.empty() ? "" : fmt::format("ended after {} epochs: {}\n", result.epochs_behind, result.stopped);
-      if (result.seconds > 0)
-        text += fmt::format("{} training at {:.1f} samples/s, {:.1f} % of it waiting for data, ", format_duration(result.seconds),
-                            rate, 100 * result.waiting_seconds / result.seconds);
+      if (result.seconds > 0) text += fmt::format("{} training at {:.1f} samples/s, ", format_duration(result.seconds), rate);
+      if (loader && result.seconds > 0)
+        text += fmt::format("{:.1f} % of it waiting for data, ", 100 * result.waiting_seconds / result.seconds);
       text += checkpoint_text(result) + fmt::format("{} in all; {}", format_duration(seconds), to_string(usage));
       text += checkpoint_advice(o, result);
       if (o.noise_scale) {

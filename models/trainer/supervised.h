@@ -1,6 +1,6 @@
 #pragma once
-// What trainers with one loss of predictions and targets do once they have data and a network: they go on from files, train,
-// write weights and a summary.
+// Trainings of a program that has data and a network: they continue from files, train, write weights and a summary. Their epochs
+// are those of a loader with one loss of predictions and targets, or the program's own.
 
 #include <cstdint>
 #include <functional>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/train/trainer.h"
+#include "models/trainer/explain.h"
 #include "models/trainer/folder/state.h"
 #include "models/trainer/mllog.h"
 #include "models/trainer/resume.h"
@@ -62,22 +63,36 @@ std::vector<OutputFile> files_to_try(const Options& options, nn::Module& net, co
 int noted(const Communicator& world, const Outputs& out, const std::function<void(const std::filesystem::path& path)>& write,
           const std::function<int()>& training);
 
+// Epochs that are no passes over a data::Loader with a loss of predictions and targets.
+struct OwnEpochs {
+  std::int64_t steps = 0, samples = 0;  // of an epoch
+  // As TrainerHooks::epoch; with the rate, the limit of the gradients' norm and the loss scale of `fit`.
+  std::function<std::optional<EpochReport>(std::int64_t epoch, const FitOptions& fit, Optimizer& optimizer)> run{};
+  std::vector<std::string> log_keys{};  // names of the first of `values` in MLPerf's logs
+  std::vector<Explained> explained{};   // parts of --explain
+};
+
 struct Supervised {
   std::string program;
   nn::Module& net;
-  const data::Loader& loader;
-  LossFunction loss;
+  std::optional<std::reference_wrapper<const data::Loader>> loader{};
+  LossFunction loss{};
+  OwnEpochs own{};  // instead of loader and loss
   // Of a checkpoint, and those that must be the same where training goes on from one (start_from_files).
   Notes notes{};
   std::vector<std::string> decisive{};
   Notes more_notes{};                 // kept, but not compared
-  std::string headline{};             // printed before the first epoch
-  std::vector<std::string> values{};  // what `evaluate` returns; --patience looks at the first, which is to fall
+  std::string headline{}, remark{};   // printed before the first epoch, around a line about network and grid
+  std::vector<std::string> values{};  // what `evaluate` returns
+  std::string monitor{};              // a value or train_loss, which is to fall, for schedule.patience; empty: the first value
   std::function<std::vector<double>()> evaluate{};
   std::int64_t evaluated_samples = 0;
   std::function<double(const std::vector<double>&)>
       accuracy{};  // of these values, for MLPerf's logs; none: the first is an error
   std::function<std::string(const std::vector<double>&)> text{};
+  // Around what reads, copies or writes a checkpoint's tensors, so that the network has all of them then.
+  std::function<void()> before_checkpoint{}, after_checkpoint{};
+  std::function<void()> started{};  // once the network has its first weights, before after_checkpoint
   // On all ranks behind the last epoch: what is measured once.
   std::function<void()> finish{};
   bool half_weights = false;  // the weights' file is of float16
@@ -85,7 +100,7 @@ struct Supervised {
   std::function<void(nlohmann::ordered_json run, const TrainerResult& result, const std::string& text)> report{};
 };
 
-// Returns the exit code. Collective.
+// Returns the exit code. With schedule.epochs 0 the weights are measured and written as they begin. Collective.
 int train(const Communicator& world, const Options& options, const GridExtents& grid, const Outputs& out, const Supervised& s);
 
 }  // namespace mpigrad::trainer
