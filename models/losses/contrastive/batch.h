@@ -2,6 +2,7 @@
 // The first step of all contrastive losses: exchanges how many samples each rank has and checks that they are valid. Every rank
 // finds the same mistakes and throws the same Error, before anything else is sent, so no weight changes.
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +30,16 @@ class SampleError : public Error {
  private:
   Place place_;
 };
+
+// score(), or NaN where some samples have none, such as zero vectors. Collective where `score` is.
+template <class Score>
+double score_or_nan(const Score& score) {
+  try {
+    return score();
+  } catch (const SampleError&) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+}
 
 struct BatchRules {
   std::int64_t smallest = 2;  // samples of all ranks together

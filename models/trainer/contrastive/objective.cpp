@@ -4,6 +4,7 @@
 #include "models/losses/contrastive/join_views.h"
 #include "models/losses/contrastive/pairs.h"
 #include "models/losses/contrastive/statistics.h"
+#include "models/trainer/contrastive/samples.h"
 #include "models/trainer/run.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/to_device.h"
@@ -150,6 +151,27 @@ void Objective::restore() {
 
 void Objective::withdraw() {
   std::erase_if(net_.buffers(), [](const auto& entry) { return entry.first.starts_with(state_prefix); });
+}
+
+Tensor DryStep::operator()(const Tensor& x) {
+  {
+    // Keys and queues are no part of the tape.
+    Untaped scope;
+    objective_.reset();
+    objective_ = std::make_unique<Objective>(o_, config_, net_, norm_, x.layout(), 0);
+  }
+  const auto grid = std::static_pointer_cast<const Grid>(x.layout()->grid);
+  const auto n = x.layout()->global[0];
+  const auto view = [&](const Shape& extents) {
+    const auto layout = input_layout(grid, {n, extents[0], extents[1], extents[2], config_.channels});
+    return constant(Tensor({layout->box().extents(), x.dtype()}).with_layout(layout));
+  };
+  Tensors views{x, view(config_.extents)};
+  for (int i = 0; i < o_.small_crops; ++i) views.push_back(view(small_extents(o_, config_.extents)));
+  data::ViewBatch batch;
+  const auto labels = split_layout(grid, {n}, {0, -1, -1, -1});
+  batch.labels.push_back(constant(Tensor({labels->box().extents(), DType::int64}).with_layout(labels)));
+  return (*objective_)(views, batch, 0).share;
 }
 
 }  // namespace mpigrad::contrast

@@ -51,6 +51,22 @@ class Objective {
   std::int64_t steps_ = 0;
 };
 
+// The step of a batch for what describes costs: `x` is its first view, the others are as empty as it is. Options, network and the
+// rest must outlive it.
+class DryStep {
+ public:
+  DryStep(const TrainOptions& options, const NetworkConfig& config, Network& net, const nn::BatchNormAttributes& norm)
+      : o_(options), config_(config), net_(net), norm_(norm) {}
+  Tensor operator()(const Tensor& x);
+
+ private:
+  const TrainOptions& o_;
+  const NetworkConfig& config_;
+  Network& net_;
+  const nn::BatchNormAttributes& norm_;
+  std::unique_ptr<Objective> objective_;
+};
+
 // The names of buffers that publish() makes begin so.
 inline constexpr const char* state_prefix = "state/";
 

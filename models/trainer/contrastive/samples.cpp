@@ -82,9 +82,20 @@ augment::Recipe parse_recipe(const std::string& text, const Shape& to) {
   }
 }
 
-std::string default_recipe(const data::Source& source) {
-  if (source.extents()[0] > 1) return "volume";
-  return source.channels() == 1 ? "handwriting" : "simclr";
+NetworkConfig config_of(const TrainOptions& o, const data::Source* source) {
+  NetworkConfig config{.options = o.network,
+                       .loss = o.loss,
+                       .dtype = std::string(name_of(trainer::dtype_of(o))),
+                       .precision = trainer::precision_of(o),
+                       .augment = o.augment};
+  const auto size = parse_extents("data.size", o.source.size);
+  if (source == nullptr && size.rank() != 3)
+    throw UsageError("--describe needs --data, or data.size for views that are made up");
+  config.extents = size.rank() == 3 ? size : source->extents();
+  config.channels = source != nullptr ? source->channels() : o.source.channels > 0 ? o.source.channels : 1;
+  const auto& stored = source != nullptr ? source->extents() : size;
+  if (config.augment.empty()) config.augment = stored[0] > 1 ? "volume" : config.channels == 1 ? "handwriting" : "simclr";
+  return config;
 }
 
 Shape small_extents(const TrainOptions& o, const Shape& large) {
@@ -92,6 +103,26 @@ Shape small_extents(const TrainOptions& o, const Shape& large) {
   if (to.rank() != 3) to = {(large[0] + 1) / 2, (large[1] + 1) / 2, (large[2] + 1) / 2};
   if ((to[0] == 1) != (large[0] == 1)) throw UsageError(fmt::format("loss.small_size {} is not of samples of {}", to, large));
   return to;
+}
+
+namespace {
+
+// A twentieth to a seventh of the area, or of the volume, as SwAV's of pictures (Caron et al. 2020); with the other steps of
+// recipes for photographs, with the symmetries of the cube for volumes.
+augment::Recipe small_recipe(const TrainOptions& o, const std::string& recipe, const Shape& large) {
+  const auto to = small_extents(o, large);
+  if (recipe == "simclr") return augment::photographs(to, {0.05, 0.14});
+  augment::Recipe result{augment::random_resized_crop({.to = to, .area = {0.05, 0.14}})};
+  if (recipe == "volume") result.add(augment::random_turn(true));
+  return result;
+}
+
+}  // namespace
+
+std::vector<data::View> views_of(const TrainOptions& o, const NetworkConfig& config) {
+  std::vector<data::View> views{{parse_recipe(config.augment, config.extents), 2}};
+  if (o.small_crops > 0) views.push_back({small_recipe(o, config.augment, config.extents), o.small_crops});
+  return views;
 }
 
 augment::Recipe plain_recipe(const Shape& stored, const Shape& to) {

@@ -1,11 +1,12 @@
 #pragma once
 // Which samples are for training, and how views of them are made.
 
-#include <optional>
+#include <cstdint>
+#include <string>
+#include <vector>
 
-#include "models/trainer/contrastive/options.h"
-#include "models/data/augment/recipe.h"
-#include "models/data/source.h"
+#include "models/data/view_loader.h"
+#include "models/trainer/contrastive/network.h"
 
 namespace mpigrad::contrast {
 
@@ -20,8 +21,12 @@ Split split(const data::Source& source, const DataOptions& options);
 
 // The words of --augment, for views of these extents. UsageError: as of augment::parse_recipe.
 augment::Recipe parse_recipe(const std::string& text, const Shape& to);
-// What there is to do without a word from the user: handwriting for pictures of one channel, simclr for others, volume.
-std::string default_recipe(const data::Source& source);
+// The network that options ask for. Its views are made of the samples of a source, without data of samples that data.size and
+// data.channels describe; by handwriting for pictures of one channel, simclr for others and volume, unless data.augment says
+// otherwise. UsageError: neither a source nor data.size.
+NetworkConfig config_of(const TrainOptions& options, const data::Source* source);
+// Two views by the network's recipe, and small crops.
+std::vector<data::View> views_of(const TrainOptions& options, const NetworkConfig& config);
 // Extents of the small crops of views of `large` extents. UsageError: loss.small_size that is not of such samples.
 Shape small_extents(const TrainOptions& options, const Shape& large);
 // The sample as it is, at other extents.

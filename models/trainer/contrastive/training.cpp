@@ -6,6 +6,7 @@
 
 #include "comm/distributed/grid.h"
 #include "framework/engine/activity.h"
+#include "framework/optim/loss_scale.h"
 #include "models/evaluate/embeddings.h"
 #include "models/losses/contrastive/gradient_cache.h"
 #include "models/losses/contrastive/join_views.h"
@@ -38,13 +39,11 @@ Tensor chunk_of(const Tensor& x, std::int64_t begin, std::int64_t end, std::int6
 
 }  // namespace
 
-Trainer::Trainer(const TrainOptions& options, Network& net, Objective& objective, Optimizer& optimizer, LossScale* loss_scale,
-                 const data::Source& source, const data::ViewLoader& loader, const Communicator& world,
-                 const Schedule& learning_rate)
-    : o_(options), net_(net), objective_(objective), optimizer_(optimizer), loss_scale_(loss_scale), source_(source),
-      loader_(loader), world_(world), learning_rate_(learning_rate) {}
+ViewTraining::ViewTraining(const TrainOptions& options, Network& net, Objective& objective, const data::ViewLoader& loader,
+                           const Communicator& world)
+    : o_(options), net_(net), objective_(objective), loader_(loader), world_(world) {}
 
-bool Trainer::usable(const data::ViewBatch& batch, Progress& progress) const {
+bool ViewTraining::usable(const data::ViewBatch& batch, Progress& progress) const {
   try {
     data::require_finite(batch, world_);  // the same on all ranks
     return true;
@@ -55,7 +54,7 @@ bool Trainer::usable(const data::ViewBatch& batch, Progress& progress) const {
   }
 }
 
-void Trainer::fail_for(const contrastive::SampleError& error, const data::ViewBatch& batch) const {
+void ViewTraining::fail_for(const contrastive::SampleError& error, const data::ViewBatch& batch) const {
   const auto& layout = batch.x[0].layout();
   const auto axis = layout ? layout->axis_of(0) : -1;
   const auto comm = axis < 0 ? Communicator() : grid_of(*layout).along({axis});
@@ -67,25 +66,27 @@ void Trainer::fail_for(const contrastive::SampleError& error, const data::ViewBa
   }
   if (axis >= 0) comm.transport().bcast(&sample, 1, DType::int64, error.place().rank);
   throw tool::SharedError(
-      fmt::format("[contrastive] the embedding of {} {}", source_.name_of_sample(sample), error.place().flaw));
+      fmt::format("[contrastive] the embedding of {} {}", loader_.source().name_of_sample(sample), error.place().flaw));
 }
 
-Objective::Step Trainer::differentiate(const data::ViewBatch& batch, std::int64_t step, Gradients& gradients) {
+Objective::Step ViewTraining::differentiate(const data::ViewBatch& batch, std::int64_t step, const LossScale* scale,
+                                            Gradients& gradients) {
+  const double factor = scale != nullptr ? scale->value() : 1;
   Tensors x;
   for (const auto& view : batch.x) x.push_back(input_of(view, net_));
-  if (o_.cached > 0) return differentiate_in_parts(x, batch, gradients);
+  if (o_.cached > 0) return differentiate_in_parts(x, batch, factor, gradients);
   Tape tape(net_);
   auto result = objective_(x, batch, step);
-  gradients = tape.gradient(loss_scale_ ? result.share * loss_scale_->value() : result.share);
+  gradients = tape.gradient(scale != nullptr ? result.share * factor : result.share);
   return result;
 }
 
-Objective::Step Trainer::differentiate_in_parts(const Tensors& x, const data::ViewBatch& batch, Gradients& gradients) {
+Objective::Step ViewTraining::differentiate_in_parts(const Tensors& x, const data::ViewBatch& batch, double factor,
+                                                     Gradients& gradients) {
   // All ranks have chunks of one size, so that their layouts are known without asking.
   const auto most = (x[0].layout()->global[0] + world_.size() - 1) / world_.size();
   const auto chunk = (most + o_.cached - 1) / o_.cached;
   Objective::Step result;
-  const auto factor = loss_scale_ ? loss_scale_->value() : 1;
   const auto encode = [&](std::int64_t begin, std::int64_t end) {
     const auto c = call_++ % parts_;
     return contrastive::split_views(
@@ -103,30 +104,32 @@ Objective::Step Trainer::differentiate_in_parts(const Tensors& x, const data::Vi
   return result;
 }
 
-Trainer::Taken Trainer::step(const data::ViewBatch& batch, std::int64_t epoch, std::int64_t place) {
+ViewTraining::Taken ViewTraining::step(const data::ViewBatch& batch, std::int64_t epoch, std::int64_t place,
+                                       const FitOptions& options, Optimizer& optimizer) {
   const auto step = epoch * loader_.steps() + place;
   net_.set_step(step);
-  optimizer_.set_learning_rate(learning_rate_(step));
+  optimizer.set_learning_rate(options.learning_rate(step));
   Gradients gradients;
   Taken taken;
   try {
-    taken.result = differentiate(batch, step, gradients);
+    taken.result = differentiate(batch, step, options.loss_scale, gradients);
   } catch (const contrastive::SampleError& error) {
     fail_for(error, batch);
   }
   taken.loss = total(taken.result.share, world_);
   require(std::isfinite(taken.loss), "[contrastive] the loss is {} in epoch {}, step {}: a smaller learning rate may help",
           taken.loss, epoch + 1, place + 1);
-  if (loss_scale_) {
-    if (const auto scaled = loss_scale_->unscaled(gradients, o_.clip_norm)) optimizer_.step(gradients, {.scale = scaled->scale});
+  if (options.loss_scale != nullptr) {
+    const auto scaled = options.loss_scale->unscaled(gradients, options.clip_norm);
+    if (scaled) optimizer.step(gradients, {.scale = scaled->scale});
   } else {
-    optimizer_.step(gradients, {.scale = o_.clip_norm > 0 ? clip_global_norm(gradients, o_.clip_norm).scale : 1});
+    optimizer.step(gradients, {.scale = options.clip_norm > 0 ? clip_global_norm(gradients, options.clip_norm).scale : 1});
   }
   objective_.finish(taken.result);
   return taken;
 }
 
-std::optional<Epoch> Trainer::run(std::int64_t epoch, const FitOptions& options) {
+std::optional<Epoch> ViewTraining::run(std::int64_t epoch, const FitOptions& options, Optimizer& optimizer) {
   net_.train(!o_.frozen_norm);
   auto& progress = *options.progress;
   const auto start = Clock::now();
@@ -145,14 +148,14 @@ std::optional<Epoch> Trainer::run(std::int64_t epoch, const FitOptions& options)
     clock.batch(now - std::exchange(waited, now));
     const auto n = batch.x[0].layout()->global[0];
     if (usable(batch, progress)) {
-      const auto taken = step(batch, epoch, at.steps);
+      const auto taken = step(batch, epoch, at.steps, options, optimizer);
       at.loss.add(taken.loss, static_cast<double>(n));
       samples += static_cast<double>(n);
       progress.step(n, taken.loss);
       if (at.steps + 1 == steps) {
         const auto& z = taken.result.views;
         const auto comm = z[0].layout() ? contrastive::sample_group(z[0]) : world_;
-        made.retrieval = score_or_nan([&] {
+        made.retrieval = contrastive::score_or_nan([&] {
           return contrastive::paired_recall(constant(z[0]).without_layout(), constant(z[1]).without_layout(), comm, {1})[0];
         });
       }
@@ -168,10 +171,10 @@ std::optional<Epoch> Trainer::run(std::int64_t epoch, const FitOptions& options)
   }
   require(at.loss.weight() > 0, "[contrastive] epoch {} had no batch that could be used", epoch + 1);
   report.steps = (epoch + 1) * steps;
-  report.loss = at.loss.mean(), report.learning_rate = optimizer_.learning_rate();
+  report.loss = at.loss.mean(), report.learning_rate = optimizer.learning_rate();
   report.seconds = seconds_since(start), report.samples_per_second = samples / report.seconds;
   report.waiting_seconds = loader_.throughput().waited - waited_before;
-  if (loss_scale_) report.loss_scale = loss_scale_->value(), report.skipped_steps = loss_scale_->skipped();
+  if (const auto* scale = options.loss_scale) report.loss_scale = scale->value(), report.skipped_steps = scale->skipped();
   return made;
 }
 
