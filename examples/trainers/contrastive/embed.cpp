@@ -5,11 +5,11 @@
 #include <numeric>
 
 #include "examples/trainers/contrastive/contrastive.h"
-#include "models/trainer/contrastive/encode.h"
-#include "models/trainer/contrastive/samples.h"
 #include "framework/base/joined.h"
 #include "models/data/sources/npy.h"
 #include "models/train/progress.h"
+#include "models/trainer/contrastive/encode.h"
+#include "models/trainer/contrastive/samples.h"
 #include "models/trainer/data_check.h"
 #include "models/trainer/ranks/geometry.h"
 #include "models/trainer/run.h"

@@ -38,7 +38,8 @@ struct Record {
     return {"neighbour_accuracy", "retrieval", "collapse/deviation", "collapse/effective_rank", "bad_batches"};
   }
   std::vector<double> values() const {
-    return {quality.neighbours, epoch.retrieval, quality.deviation, quality.effective_rank, static_cast<double>(epoch.bad_batches)};
+    return {quality.neighbours, epoch.retrieval, quality.deviation, quality.effective_rank,
+            static_cast<double>(epoch.bad_batches)};
   }
   std::string text() const {
     std::vector<std::string> parts;

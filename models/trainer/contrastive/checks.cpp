@@ -67,11 +67,28 @@ void say(const trainer::Options& o, const std::vector<NoEffect>& table, int rank
 
 // Keys of steps and of what is written after some of them.
 std::vector<const char*> keys_of_training() {
-  return {"optimizer.learning_rate", "schedule.shape",       "schedule.warm_up",        "schedule.milestones",   "schedule.decay_factor",
-          "optimizer.weight_decay",  "optimizer.clip_norm",  "checkpoint.epochs",       "checkpoint.steps",      "checkpoint.minutes",
-          "checkpoint.keep",         "checkpoint.best",      "checkpoint.wait",         "checkpoint.local_folder", "checkpoint.local_steps",
-          "checkpoint.mtbf",         "report.mllog",         "report.mllog_entries",    "checkpoint.time_limit", "schedule.skip_bad",
-          "schedule.patience",       "schedule.minutes"};
+  return {"optimizer.learning_rate",
+          "schedule.shape",
+          "schedule.warm_up",
+          "schedule.milestones",
+          "schedule.decay_factor",
+          "optimizer.weight_decay",
+          "optimizer.clip_norm",
+          "checkpoint.epochs",
+          "checkpoint.steps",
+          "checkpoint.minutes",
+          "checkpoint.keep",
+          "checkpoint.best",
+          "checkpoint.wait",
+          "checkpoint.local_folder",
+          "checkpoint.local_steps",
+          "checkpoint.mtbf",
+          "report.mllog",
+          "report.mllog_entries",
+          "checkpoint.time_limit",
+          "schedule.skip_bad",
+          "schedule.patience",
+          "schedule.minutes"};
 }
 
 }  // namespace

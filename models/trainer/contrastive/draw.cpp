@@ -3,10 +3,10 @@
 #include <map>
 #include <numeric>
 
-#include "models/trainer/contrastive/encode.h"
-#include "models/trainer/contrastive/evaluation.h"
 #include "framework/tensor/random.h"
 #include "models/evaluate/embeddings.h"
+#include "models/trainer/contrastive/encode.h"
+#include "models/trainer/contrastive/evaluation.h"
 #include "models/trainer/run.h"
 #include "models/trainer/slices.h"
 #include "ops/elementwise/elementwise.h"
@@ -98,9 +98,11 @@ std::vector<double> principal_plane(const Tensor& z) {
   return result;
 }
 
-void draw(const std::filesystem::path& path, const data::Source& source, const std::vector<std::int64_t>& samples,
-          const Tensor& z, const std::vector<std::int64_t>& labels, const Communicator& world) {
+void draw(const std::filesystem::path& path, const FeatureSet& test, const Communicator& world) {
+  UseDevice cpu(DeviceKind::cpu);
   Untaped scope;
+  const auto &samples = test.samples, &labels = test.labels;
+  const auto& z = test.z;
   const auto n = z.dim(0);
   const auto count = std::min(queries, n);
   std::vector<double> places;
@@ -113,11 +115,11 @@ void draw(const std::filesystem::path& path, const data::Source& source, const s
     plot::Figure figure("Test samples and their nearest neighbours; green frames: of the same label", 1200);
     for (std::int64_t q = 0; q < count; ++q) {
       const auto query = static_cast<std::size_t>(places[static_cast<std::size_t>(q)]);
-      std::vector<plot::Panel> panels{trainer::picture(source, samples[query])};
+      std::vector<plot::Panel> panels{trainer::picture(*test.source, samples[query])};
       for (std::int64_t k = 0; k < found.count && panels.size() <= static_cast<std::size_t>(shown); ++k) {
         const auto other = static_cast<std::size_t>(found.neighbour[static_cast<std::size_t>(q * found.count + k)]);
         if (other == query) continue;
-        auto image = trainer::picture(source, samples[other]);
+        auto image = trainer::picture(*test.source, samples[other]);
         if (!labels.empty() && labels[other] == labels[query]) image.frame = plot::Colour{0.1, 0.65, 0.2};
         panels.emplace_back(std::move(image));
       }

@@ -2,10 +2,10 @@
 // Embeddings of a whole set of samples, on any grid.
 
 #include "comm/distributed/grid.h"
-#include "models/trainer/contrastive/network.h"
 #include "models/data/augment/recipe.h"
 #include "models/data/source.h"
 #include "models/train/checkpoint/checkpoint.h"
+#include "models/trainer/contrastive/network.h"
 
 namespace mpigrad::contrast {
 

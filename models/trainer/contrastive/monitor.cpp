@@ -65,7 +65,8 @@ FeatureQuality Monitor::operator()() const {
   if (const auto in_bank =
           std::count_if(good.begin(), good.end(), [&](double at) { return in_bank_[static_cast<std::size_t>(at)]; });
       in_bank > 0 && in_bank < static_cast<std::int64_t>(good.size()))
-    result.neighbours = contrastive::score_or_nan([&] { return contrastive::neighbour_accuracy(half(false), half(true), world_); });
+    result.neighbours =
+        contrastive::score_or_nan([&] { return contrastive::neighbour_accuracy(half(false), half(true), world_); });
   return result;
 }
 

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "models/trainer/contrastive/options.h"
 #include "models/networks/projection.h"
 #include "models/nn/layers.h"
+#include "models/trainer/contrastive/options.h"
 
 namespace mpigrad::contrast {
 

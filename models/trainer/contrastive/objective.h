@@ -5,10 +5,10 @@
 #include <memory>
 #include <optional>
 
-#include "models/trainer/contrastive/network.h"
 #include "models/data/view_loader.h"
 #include "models/losses/contrastive/moco.h"
 #include "models/losses/contrastive/swav.h"
+#include "models/trainer/contrastive/network.h"
 
 namespace mpigrad::contrast {
 

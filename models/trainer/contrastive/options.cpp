@@ -30,15 +30,19 @@ void add_network_keys(Keys& keys, NetworkOptions& o) {
   keys.add("network.blocks", o.blocks, whole(1, 100), "blocks of each stage of encoder3d, such as 1,1,1,1; of conv4 one number")
       .with_default("the encoder's own")
       .instead_of("--blocks");
-  keys.add("network.growth", o.growth, above(0), "factor from each block's channels of conv4 to the next one's").instead_of("--growth");
-  keys.add("network.average", o.average, "conv4 ends in a mean over the image instead of all of it in a row").instead_of("--average");
+  keys.add("network.growth", o.growth, above(0), "factor from each block's channels of conv4 to the next one's")
+      .instead_of("--growth");
+  keys.add("network.average", o.average, "conv4 ends in a mean over the image instead of all of it in a row")
+      .instead_of("--average");
   keys.add("network.small_images", o.small_images, "ResNets begin with a 3 x 3 convolution of stride 1, without pooling")
       .instead_of("--small-images");
   keys.add("network.head_layers", o.head_layers, whole(0, 3), "layers of the projection head; 0: none")
       .with_default("those of the loss's paper")
       .instead_of("--head-layers");
-  keys.add("network.head_hidden", o.head_hidden, whole(1, 65536), "width of the head's hidden layers").instead_of("--head-hidden");
-  keys.add("network.head_out", o.head_out, whole(1, 65536), "width of the embeddings that the loss compares").instead_of("--head-out");
+  keys.add("network.head_hidden", o.head_hidden, whole(1, 65536), "width of the head's hidden layers")
+      .instead_of("--head-hidden");
+  keys.add("network.head_out", o.head_out, whole(1, 65536), "width of the embeddings that the loss compares")
+      .instead_of("--head-out");
   keys.add("network.prototypes", o.prototypes, whole(1, 1000000), "classes into which swav sorts").instead_of("--prototypes");
 }
 
@@ -60,14 +64,15 @@ void add_loss_keys(Keys& keys, TrainOptions& o) {
   keys.add("loss.freeze_prototypes", o.freeze_prototypes, whole(0, most), "time for which swav's prototypes stay as they are")
       .with_unit("steps")
       .instead_of("--freeze-prototypes");
-  keys.add("loss.small_crops", o.small_crops, whole(0, 64), "views of swav besides the two large ones").instead_of("--small-crops");
+  keys.add("loss.small_crops", o.small_crops, whole(0, 64), "views of swav besides the two large ones")
+      .instead_of("--small-crops");
   keys.add("loss.small_size", o.small_size, "extents of the small crops, as H,W or D,H,W")
       .with_unit("cells")
       .with_default("half of data.size")
       .instead_of("--small-size");
   keys.add("loss.cached", o.cached, whole(0, most),
-           "parts in which a batch is encoded, one after the other, with the exact gradient of the whole; with network.frozen_norm; 0: "
-           "not")
+           "parts in which a batch is encoded, one after the other, with the exact gradient of the whole; with "
+           "network.frozen_norm; 0: not")
       .instead_of("--cached");
   keys.add("network.frozen_norm", o.frozen_norm, "batch norms use their running statistics, also while training")
       .instead_of("--frozen-norm");
@@ -79,10 +84,10 @@ void add_view_keys(Keys& keys, TrainOptions& o) {
       .with_default("the samples'")
       .instead_of("--size");
   keys.add("data.augment", o.augment,
-           "how a view is made: steps separated by commas, each NAME or NAME:KEY=VALUE:... Recipes: simclr, handwriting, volume, none. "
-           "Steps: crop (area, to), cut (padding), flip (axis), turn, mirror, warp (rotation, shear, scale, stretch, move, elastic, "
-           "spacing), colour (strength), grey, blur (low, high), intensity (strength), noise (deviation), erase (area); p=PROBABILITY "
-           "goes with each")
+           "how a view is made: steps separated by commas, each NAME or NAME:KEY=VALUE:... Recipes: simclr, handwriting, volume, "
+           "none. Steps: crop (area, to), cut (padding), flip (axis), turn, mirror, warp (rotation, shear, scale, stretch, move, "
+           "elastic, spacing), colour (strength), grey, blur (low, high), intensity (strength), noise (deviation), erase (area); "
+           "p=PROBABILITY goes with each")
       .with_default("by the data")
       .with_flag("--augment");
 }

@@ -89,8 +89,7 @@ NetworkConfig config_of(const TrainOptions& o, const data::Source* source) {
                        .precision = trainer::precision_of(o),
                        .augment = o.augment};
   const auto size = parse_extents("data.size", o.source.size);
-  if (source == nullptr && size.rank() != 3)
-    throw UsageError("--describe needs --data, or data.size for views that are made up");
+  if (source == nullptr && size.rank() != 3) throw UsageError("--describe needs --data, or data.size for views that are made up");
   config.extents = size.rank() == 3 ? size : source->extents();
   config.channels = source != nullptr ? source->channels() : o.source.channels > 0 ? o.source.channels : 1;
   const auto& stored = source != nullptr ? source->extents() : size;

@@ -4,10 +4,10 @@
 #include <limits>
 #include <optional>
 
-#include "models/trainer/contrastive/objective.h"
 #include "framework/optim/optimizer.h"
 #include "models/losses/contrastive/batch.h"
 #include "models/train/training.h"
+#include "models/trainer/contrastive/objective.h"
 
 namespace mpigrad::contrast {
 
