@@ -194,7 +194,7 @@ int train(const Communicator& world, TrainOptions o) {
                .samples = loader->samples(),
                .run = run_epoch,
                .log_keys = {"eval_accuracy", "retrieval"},
-               .explained = {{"data", {headline}}}},
+               .explained = training.explained()},
        .notes = notes,
        .decisive = {"program", "loss", "optimizer"},
        .headline = headline,

@@ -1,6 +1,7 @@
 #include "models/trainer/contrastive/objective.h"
 
 #include "comm/distributed/grid.h"
+#include "framework/base/joined.h"
 #include "models/losses/contrastive/join_views.h"
 #include "models/losses/contrastive/pairs.h"
 #include "models/losses/contrastive/statistics.h"
@@ -15,7 +16,7 @@ namespace {
 
 using namespace contrastive;
 
-double or_else(double temperature, double otherwise) { return temperature > 0 ? temperature : otherwise; }
+double temperature_of(const TrainOptions& o) { return o.temperature > 0 ? o.temperature : o.loss == "moco" ? 0.07 : 0.1; }
 
 Tensor integer(std::int64_t value) { return from_vector({1}, {static_cast<double>(value)}, DType::int64); }
 
@@ -77,22 +78,21 @@ Objective::Step Objective::operator()(const Tensors& x, const data::ViewBatch& b
 
 Tensor Objective::loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm) {
   const auto form = o_.form == "ring" ? Form::ring : Form::direct;
-  if (o_.loss == "nt-xent")
-    return nt_xent(z[0], z[1], comm, {.temperature = or_else(o_.temperature, 0.1), .form = form, .tile = o_.tile});
+  if (o_.loss == "nt-xent") return nt_xent(z[0], z[1], comm, {.temperature = temperature_of(o_), .form = form, .tile = o_.tile});
   if (o_.loss == "supcon") {
     const auto labels = to(batch.labels.at(label_).without_layout(), current_device());
     return sup_con(join_views(z), concatenate({labels, labels}, 0), comm,
-                   {.temperature = or_else(o_.temperature, 0.1), .form = form, .tile = o_.tile});
+                   {.temperature = temperature_of(o_), .form = form, .tile = o_.tile});
   }
   if (o_.loss == "clip") return clip(z[0], z[1], net_.scale(), comm, {.form = form, .tile = o_.tile});
   if (o_.loss == "siglip") return siglip(z[0], z[1], net_.scale(), net_.bias(), comm, {.tile = o_.tile});
   if (o_.loss == "barlow") return barlow_twins(z[0], z[1], comm, {.lambda = o_.lambda});
   if (o_.loss == "vicreg") return vicreg(z[0], z[1], comm);
   if (o_.loss == "spectral") return spectral(z[0], z[1], comm);
-  if (o_.loss == "moco") return moco(z[0], key_, queue_->keys(), comm, {.temperature = or_else(o_.temperature, 0.07)});
+  if (o_.loss == "moco") return moco(z[0], key_, queue_->keys(), comm, {.temperature = temperature_of(o_)});
   prototypes_ = {net_.prototypes(z[0])};
   return swav(z, prototypes_[0], comm,
-              {.temperature = or_else(o_.temperature, 0.1),
+              {.temperature = temperature_of(o_),
                .freeze_prototypes = steps_ < o_.freeze_prototypes,
                .queue = swav_queue_ ? swav_queue_->embeddings() : Tensors{}});
 }
@@ -109,6 +109,19 @@ void Objective::finish(const Step& step) {
     renormalise_prototypes(prototypes_[0]);
     if (swav_queue_) swav_queue_->enqueue({plain(0), plain(1)}, sample_group(step.views[0]));
   }
+}
+
+std::string Objective::text() const {
+  const auto is = [&](auto... names) { return ((o_.loss == names) || ...); };
+  std::vector<std::string> parts;
+  if (is("nt-xent", "supcon", "moco", "swav")) parts.push_back(fmt::format("temperature {}", temperature_of(o_)));
+  if (is("nt-xent", "supcon", "clip")) parts.push_back("form " + o_.form);
+  if (is("nt-xent", "supcon", "clip", "siglip")) parts.push_back(fmt::format("tiles of {} rows (0: the device's own)", o_.tile));
+  if (is("barlow")) parts.push_back(fmt::format("lambda {}", o_.lambda));
+  if (is("moco")) parts.push_back(fmt::format("{} keys, momentum {} of their encoder", o_.queue, o_.key_momentum));
+  if (is("swav"))
+    parts.push_back(fmt::format("a queue of {} samples, prototypes frozen for {} steps", o_.queue, o_.freeze_prototypes));
+  return o_.loss + (parts.empty() ? "" : ": ") + joined(parts, ", ");
 }
 
 void Objective::begin() {

@@ -29,6 +29,9 @@ class Objective {
   // After the optimizer's step, or in its place where it was left out.
   void finish(const Step& step);
 
+  // The loss and its settings, for --explain: "moco: temperature 0.07, 4096 keys, ..."
+  std::string text() const;
+
   // The slow copy of the encoder becomes the network, whose weights have been loaded.
   void begin();
   // The state as buffers of the network, in the same memory, for checkpoints; and what is not a tensor back from them.

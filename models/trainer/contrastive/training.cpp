@@ -1,10 +1,12 @@
 #include "models/trainer/contrastive/training.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
 
 #include "comm/distributed/grid.h"
+#include "framework/base/joined.h"
 #include "framework/engine/activity.h"
 #include "framework/optim/loss_scale.h"
 #include "models/evaluate/embeddings.h"
@@ -42,6 +44,22 @@ Tensor chunk_of(const Tensor& x, std::int64_t begin, std::int64_t end, std::int6
 ViewTraining::ViewTraining(const TrainOptions& options, Network& net, Objective& objective, const data::ViewLoader& loader,
                            const Communicator& world)
     : o_(options), net_(net), objective_(objective), loader_(loader), world_(world) {}
+
+std::vector<trainer::Explained> ViewTraining::explained() const {
+  trainer::Explained data{"data", {}}, loss{"loss", {objective_.text()}};
+  const auto add = [](trainer::Explained& part, std::string line) { part.lines.push_back(std::move(line)); };
+  add(data, fmt::format("{} samples of {}, {} batches of {}, prepared by {} threads of each rank (0: by the one that trains)",
+                        loader_.samples(), loader_.source().extents(), loader_.steps(), o_.batch, loader_.options().workers));
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch)
+    add(data, fmt::format("epoch {} begins with samples {}", epoch + 1, joined(loader_.samples_of(epoch, 0), " ")));
+  add(data, "views: " + loader_.text());
+  add(data,
+      o_.skip_bad ? "batches with samples that are not finite are left out" : "a sample that is not finite ends the training");
+  add(loss, o_.frozen_norm ? "batch norms use their running statistics" : "batch norms use statistics of batches");
+  add(loss, o_.cached > 0 ? fmt::format("a batch is encoded in {} parts", o_.cached) : "a batch is encoded at once");
+  add(loss, fmt::format("{} samples are looked at after each epoch", std::min(o_.monitor, loader_.samples())));
+  return {data, loss};
+}
 
 bool ViewTraining::usable(const data::ViewBatch& batch, Progress& progress) const {
   try {

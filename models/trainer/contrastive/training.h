@@ -8,6 +8,7 @@
 #include "models/losses/contrastive/batch.h"
 #include "models/train/training.h"
 #include "models/trainer/contrastive/objective.h"
+#include "models/trainer/explain.h"
 
 namespace mpigrad::contrast {
 
@@ -25,6 +26,8 @@ class ViewTraining {
   ViewTraining(const TrainOptions& options, Network& net, Objective& objective, const data::ViewLoader& loader,
                const Communicator& world);
   std::optional<Epoch> run(std::int64_t epoch, const FitOptions& options, Optimizer& optimizer);
+  // Parts of --explain: batches and views; the loss.
+  std::vector<trainer::Explained> explained() const;
 
  private:
   // Whether the batch can be used.
