@@ -81,7 +81,7 @@ void print(const Record& last) {
     fmt::print("collapse: deviation {:.3f} of 1, effective rank {:.1f}\n", quality.deviation, quality.effective_rank);
 }
 
-// What the run has measured, then the other entries of `run`.
+// The summary of a run: its measurements, then the other entries of `run`.
 nlohmann::ordered_json summary(const TrainOptions& o, nlohmann::ordered_json run, const Record& last, std::size_t samples,
                                const std::string& views, const std::string& folder) {
   nlohmann::ordered_json document{{"program", "contrastive"},

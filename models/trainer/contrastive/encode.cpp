@@ -90,7 +90,7 @@ Loaded load_network(const std::string& weights, const Communicator& world) {
     trainer::apply_precision(o);
     result.net = std::make_unique<Network>(config, nn::BatchNormAttributes{});
     result.net->build(config.input(world.size()), {.dtype = trainer::dtype_of(o), .compute = trainer::compute_of(o)});
-    // What training goes on with, and nobody needs here.
+    // State that only a resumed training needs.
     const std::string prefix = std::string("buffers/") + state_prefix;
     const Hdf5Reader file(weights);
     for (const auto& dataset : file.datasets())

@@ -32,7 +32,7 @@ void require_finite_embeddings(const Tensor& z, const data::Source& source, cons
 // This rank's rows, for functions that want them dealt over the ranks.
 Tensor part_of(const Tensor& whole, const Communicator& world);
 
-// The network of a file of weights, and what the file says of it.
+// The network of a file of weights, and the notes of the file.
 struct Loaded {
   CheckpointInfo info;
   NetworkConfig config;

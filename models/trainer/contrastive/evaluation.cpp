@@ -29,7 +29,7 @@ contrastive::Labelled labelled(const FeatureSet& set, const Communicator& world)
   return {part_of(set.z, world), part_of(integers(set.labels), world)};
 }
 
-// What compares directions needs all of them.
+// Scores of directions need a direction of each sample.
 void require_directions(const FeatureSet& set) {
   const auto squares = sum(square(cast(set.z, DType::float64)), {1}).to_vector();
   for (std::size_t i = 0; i < squares.size(); ++i) {

@@ -1,5 +1,6 @@
 #pragma once
-// What features are worth: neighbours, a linear probe, retrieval, geometry and few examples, of a training and a test set.
+// Scores of features: nearest neighbours, a linear probe, retrieval, geometry and few-shot classification, of a training and a
+// test set.
 
 #include <cstdint>
 #include <filesystem>
@@ -25,17 +26,17 @@ struct FeatureSet {
 // file or part is the test as a whole. Errors: as of split() and labels_of().
 void open_sets(const EvaluateOptions& options, FeatureSet& train, FeatureSet& test);
 
-// What is to be computed.
+// The scores to compute.
 struct EvaluationPlan {
   bool knn = false, probe = false, retrieval = false, geometry = false, few_shot = false;
 
   bool learns() const { return knn || probe; }  // from the training set
 };
-// As evaluation.metrics says; without that all that makes sense. Errors: labels that are missing.
+// The scores that evaluation.metrics names; without it all that the samples allow. Errors: labels that are missing.
 EvaluationPlan plan_of(const EvaluateOptions& options, const FeatureSet& train, const FeatureSet& test);
 
 using Results = std::vector<std::pair<std::string, double>>;
-// What is planned, by name. `pairs`: features of two random views of each test sample, or none. Errors: features that are not
+// The planned scores, by name. `pairs`: features of two random views of each test sample, or none. Errors: features that are not
 // finite, or zero where directions are compared, by the name of their sample. Collective.
 Results measure(const EvaluateOptions& options, const EvaluationPlan& plan, const FeatureSet& train, const FeatureSet& test,
                 const Tensors& pairs, const Communicator& world);

@@ -1,5 +1,5 @@
 #pragma once
-// One step's loss of any kind, and what some losses carry from step to step: queues, a slow copy of the encoder.
+// One step's loss of any kind, and the state that some losses carry from step to step: queues, a slow copy of the encoder.
 
 #include <map>
 #include <memory>
@@ -20,7 +20,7 @@ class Objective {
 
   struct Step {
     Tensor share;   // of the loss, this rank's
-    Tensors views;  // what the loss compared: [n, width] each
+    Tensors views;  // compared by the loss: [n, width] each
   };
   // Under a tape. x: the views of a batch, of the network's dtype and on its device.
   Step operator()(const Tensors& x, const data::ViewBatch& batch, std::int64_t step);
@@ -34,7 +34,7 @@ class Objective {
 
   // The slow copy of the encoder becomes the network, whose weights have been loaded.
   void begin();
-  // The state as buffers of the network, in the same memory, for checkpoints; and what is not a tensor back from them.
+  // publish(): the state becomes buffers of the network, in the same memory, for checkpoints; restore() reads numbers from them.
   void publish();
   void restore();
   // Takes them away again: weights alone.

@@ -46,7 +46,7 @@ struct TrainOptions : trainer::Options {
   std::int64_t monitor = 512;
 };
 
-// What embed and evaluate have in common.
+// Options of both embed and evaluate.
 struct EncodeOptions : trainer::Options {
   DataOptions source{};
   bool projected = false;
@@ -66,7 +66,7 @@ struct EvaluateOptions : EncodeOptions {
 void add_keys(trainer::Keys& keys, TrainOptions& options);
 void add_keys(trainer::Keys& keys, EmbedOptions& options);
 void add_keys(trainer::Keys& keys, EvaluateOptions& options);
-// What options cannot be together. Throw UsageError.
+// UsageError: options that exclude each other.
 void check(const TrainOptions& options);
 void check(const EvaluateOptions& options);
 // Says which of the keys given have no effect beside the others.

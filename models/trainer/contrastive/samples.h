@@ -1,5 +1,5 @@
 #pragma once
-// Which samples are for training, and how views of them are made.
+// The division of samples into training and test, and the recipes of their views.
 
 #include <cstdint>
 #include <string>
