@@ -41,23 +41,23 @@ judge 'what is typed right is not' silent
 without_effect() { # without_effect PATTERN OPTIONS...
   pattern=$1
   shift
-  run "$tools/cosmoflow" train --data x --batch-norm "$@"
+  run "$tools/cosmoflow" train --data x --set network.batch_norm "$@"
   judge "cosmoflow refuses $*" refuses_arguments "^cosmoflow: $pattern"
 }
-without_effect '--milestones is of --schedule step, not of cosine' --milestones 1,2
-without_effect '--decay-factor is of --schedule step' --decay-factor 0.5 --schedule linear
-without_effect '--momentum is of --optimizer sgd and lars, not of adam' --momentum 0.5
-run "$tools/cosmoflow" train --data x --statistics local
-judge 'cosmoflow refuses --statistics without batch norm' refuses_arguments '--statistics is of --batch-norm'
+without_effect 'schedule.milestones is of schedule.shape step, not of cosine' --set schedule.milestones=1,2
+without_effect 'schedule.decay_factor is of schedule.shape step' --set schedule.decay_factor=0.5 --set schedule.shape=linear
+without_effect 'optimizer.momentum is of optimizer.name sgd and lars, not of adam' --set optimizer.momentum=0.5
+run "$tools/cosmoflow" train --data x --set network.statistics=local
+judge 'cosmoflow refuses network.statistics without batch norm' refuses_arguments 'network.statistics is of network.batch_norm'
 run "$tools/universe" power --k 0.1 --kmin 0.01
 judge 'universe refuses a range beside wavenumbers' refuses_arguments '--kmin describes a range'
 run "$tools/cosmoflow" trian
 judge 'a misspelt command is named' refuses_arguments "^cosmoflow: there is no command 'trian': train, evaluate"
 run "$tools/cosmoflow"
 judge 'a missing command is asked for' refuses_arguments '^cosmoflow: a command is missing: train, evaluate'
-run "$tools/cosmoflow" train --describe --size 64 --flips --out x
-judge 'describe says what means nothing to it' warns '--flips, --out have no effect with --describe'
-run "$tools/cosmoflow" train --describe --size 64 --batch 4 --optimizer sgd --momentum 0.5
+run "$tools/cosmoflow" train --describe --size 64 --set data.flips
+judge 'describe says what means nothing to it' warns 'data.flips has no effect with --describe'
+run "$tools/cosmoflow" train --describe --size 64 --batch 4 --optimizer sgd --set optimizer.momentum=0.5
 judge 'describe warns of nothing else' silent
 
 # ---- what did not arrive was not printed

@@ -14,7 +14,7 @@ needs 'the trainer is' "$program"
 cd "$work" || die "no folder $work"
 
 # With a schedule that does not depend on the number of epochs, so that --resume may add some.
-options='train --data noise.h5 --dtype float64 --schedule constant'
+options='train --data noise.h5 --precision float64 --set schedule.shape=constant'
 files() { succeeds && for file in weights.h5 metrics.csv predictions.csv summary.json state; do [ -s "$1/$file" ] || return 1; done; }
 # Losses, validation losses and metric of two tables: EPOCHS FIRST SECOND.
 same() {
@@ -60,7 +60,7 @@ run "$program" predict --weights whole/weights.h5 --data noise.h5 --group val --
 lines() { succeeds && [ "$(wc -l <predictions/predictions.csv)" -eq 17 ] && head -n 1 predictions/predictions.csv | grep -q '^sample,power_predicted$'; }
 judge 'predict needs no targets' lines
 # shellcheck disable=SC2086
-run "$program" $options --epochs 1 --width 6 --average-weights 0.9 --keep-best --out wide
+run "$program" $options --epochs 1 --width 6 --set optimizer.average_weights=0.9 --set checkpoint.best --out wide
 judge 'a setting of its own' files wide
 run "$program" evaluate --weights wide/weights.h5 --data noise.h5 --group val --out wide-scores
 judge 'which weights remember' says '^validation_loss'

@@ -60,8 +60,8 @@ cosmoflow() { # cosmoflow COMMAND UNIVERSES OPTIONS...
   shift 2
   ${launcher:-run} "$tools/cosmoflow" "$command" --data "$data" "$@"
 }
-set -- --filters 4 --batch 2 --test-fraction 0.3 --quiet --out "$work/run"
-cosmoflow train 1 --epochs 1 --checkpoint-every 1 "$@"
+set -- --filters 4 --batch 2 --set data.test_fraction=0.3 --quiet --out "$work/run"
+cosmoflow train 1 --epochs 1 --set checkpoint.epochs=1 "$@"
 judge 'a training reads its data before the first step' says '4 volumes of .*, 2 for the test; .* read and checked in'
 cosmoflow evaluate 1 --weights "$work/run/weights.h5" --out "$work/own"
 judge 'evaluate knows the data of the training' says '^2 volumes .* to evaluate, which the training kept$'
@@ -71,13 +71,14 @@ cosmoflow train 2 --epochs 2 --resume "$work/run/checkpoint.h5" --overwrite "$@"
 judge 'going on with other data is refused, and both are named' refuses_arguments \
   "checkpoint.h5 was trained on other samples: contents of training samples of 'universes-1' 4 samples, .*, now of 'universes-2' 4 samples, "
 launcher='ranks 2'
-cosmoflow train 1 --grid depth=2 --epochs 2 --resume "$work/run/checkpoint.h5" --allow-changes --overwrite "$@"
+cosmoflow train 1 --grid depth=2 --epochs 2 --resume "$work/run/checkpoint.h5" --set checkpoint.allow_changes --overwrite "$@"
 launcher=
 judge 'with the same data it goes on, on another grid' succeeds
 
 # ---- values that are not finite
 place='infinite.npy \[13\]: the value at \[0, 5, 7\] \[z, y, x\] is inf$'
-classify() { run "$tools/classify" train --labels kind="$work/kinds.npy" --validation-fraction 0.25 --filters 4 --batch 6 --epochs 1 --quiet "$@"; }
+classify() { run "$tools/classify" train --set data.labels=kind="$work/kinds.npy" --set data.validation_fraction=0.25 --filters 4 \
+  --batch 6 --epochs 1 --quiet "$@"; }
 classify --data "$work/pictures.npy" --out "$work/pictures"
 judge 'a classifier learns pictures' succeeds
 classify --data "$work/infinite.npy" --out "$work/bad"
@@ -89,15 +90,15 @@ judge 'classify predict writes no NaN' refuses_arguments "$place"
 contrastive() { run "$tools/contrastive" train --data "$work/infinite.npy" --batch 8 --epochs 1 --quiet "$@"; }
 contrastive --out "$work/bad"
 judge 'contrastive train names file and place' refuses_arguments "$place"
-contrastive --skip-bad --out "$work/left_out"
-judge 'with --skip-bad it leaves them out' says 'samples that are not finite were left out'
+contrastive --set schedule.skip_bad --out "$work/left_out"
+judge 'with schedule.skip_bad it leaves them out' says 'samples that are not finite were left out'
 run "$tools/contrastive" embed --weights "$work/left_out/weights.h5" --data "$work/infinite.npy" --out "$work/bad"
 judge 'contrastive embed writes no NaN' refuses_arguments "$place"
 unet3d() { ${launcher:-run} "$tools/unet3d" train --window 8 --filters 4,4,4 --batch 2 --epochs 1 --quiet "$@"; }
-unet3d --data "$work/balls" --checkpoint-every 1 --out "$work/balls_run"
+unet3d --data "$work/balls" --set checkpoint.epochs=1 --out "$work/balls_run"
 judge 'unet3d learns balls' succeeds
 launcher='ranks 2'
-unet3d --data "$work/flawed" --normalise none --out "$work/bad"
+unet3d --data "$work/flawed" --set data.normalise=none --out "$work/bad"
 launcher=
 judge 'unet3d train names file and place' refuses_arguments 'flawed/images/v3.nii: the value at \[4, 1, 8\] \[z, y, x\] is nan$'
 run "$tools/unet3d" predict --weights "$work/balls_run/weights.h5" --images "$work/flawed" --out "$work/bad"
@@ -108,7 +109,7 @@ judge 'labels are contents, too' refuses_arguments "was trained on other samples
 # ---- classes with gaps
 unet3d --data "$work/masks" --out "$work/bad"
 judge 'masks of 0 and 255 are no 256 classes' refuses_arguments 'the labels of .*/masks are 0, 255: classes count from 0.* 1, 2, .*are missing'
-unet3d --data "$work/masks" --classes 256 --out "$work/wide"
+unet3d --data "$work/masks" --set network.classes=256 --out "$work/wide"
 judge 'unless it is said how many there are' warns 'no cell of .*masks is of the classes 1, 2, 3, .*(254 in all)'
 
 # ---- orientation

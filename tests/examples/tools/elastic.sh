@@ -133,21 +133,23 @@ run "$tools/pack" --data "$work/scans" --validation-fraction 0.3 --out "$work/sc
 judge 'data' succeeds
 classify=$tools/classify
 # Of a moment in two: a training outlives about so many of them.
-training="train --data $work/scans.h5 --filters 4 --batch 4 --epochs 1200 --norm-momentum 0.5 --dtype float64 --grid depth=2"
+training="train --data $work/scans.h5 --filters 4 --batch 4 --epochs 1200 --set network.norm_momentum=0.5 --precision float64 --grid depth=2"
 # shellcheck disable=SC2086  # several options
 {
   ranks 2 "$classify" $training --out "$work/spared"
   judge 'a training of two ranks' succeeds
   # $MPIEXEC may hold options.
   survive() {
-    exec "$elastic" --hosts localhost --forgive 1000 --watch-ranks --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training --checkpoint-steps 1 \
+    exec "$elastic" --hosts localhost --forgive 1000 --watch-ranks --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training \
+      --set checkpoint.steps=1 \
       --out "$work/$1" >"$work/out" 2>"$work/err" </dev/null
   }
 
   # Ranks die, one or all of them, the wrapper's node, and the wrapper alone, at random moments.
   limit=3600
   run python3 "$root/tests/examples/tools/kills.py" "$moments" "$seed" "$work" "$work/spared/metrics.csv" "$classify" -- "$elastic" \
-    --hosts localhost --forgive 1000 --retries 1000 --watch-ranks --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training --checkpoint-steps 1 --out '{out}'
+    --hosts localhost --forgive 1000 --retries 1000 --watch-ranks --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training \
+    --set checkpoint.steps=1 --out '{out}'
   unset limit
   [ "$#" -eq 0 ] || cat "$work/out"
   [ "$status" -eq 0 ] || cp "$work/out" "$work/err"

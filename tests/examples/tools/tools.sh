@@ -36,11 +36,13 @@ run "$tools/cosmoflow" train --data x --variant other
 judge 'cosmoflow refuses an unknown variant' refuses_arguments 'hybrid'
 
 for bad in nan 1e999 -1; do
-  for option in --keep --clip-norm --warm-up --milestones --learning-rate --decay-factor --weight-decay --momentum \
-    --test-fraction --norm-momentum; do
-    run "$tools/cosmoflow" train --data x "$option" "$bad"
-    judge "cosmoflow refuses $option $bad" refuses_arguments "^cosmoflow: $option: .\{10,90\}$"
+  for key in network.keep optimizer.clip_norm schedule.warm_up schedule.milestones schedule.decay_factor optimizer.weight_decay \
+    optimizer.momentum data.test_fraction network.norm_momentum; do
+    run "$tools/cosmoflow" train --data x --set "$key=$bad"
+    judge "cosmoflow refuses $key=$bad" refuses_arguments "^cosmoflow: --set $key: .\{10,90\}$"
   done
+  run "$tools/cosmoflow" train --data x --learning-rate "$bad"
+  judge "cosmoflow refuses --learning-rate $bad" refuses_arguments '^cosmoflow: --learning-rate: .\{10,90\}$'
   run "$tools/universe" generate --out "$work/refused" --cell "$bad"
   judge "universe refuses --cell $bad" refuses_arguments '^universe: --cell: '
   run "$tools/universe" displace --delta "$work/a:b" --out "$work/refused" --box "$bad"
@@ -56,9 +58,9 @@ run "$tools/universe" power --redshift 1e300
 judge 'universe refuses a redshift beyond computing' refuses_arguments 'redshift 1e+300'
 run "$tools/universe" power --h0 1e300
 judge 'universe refuses what has no power spectrum' refuses_arguments 'the power spectrum cannot be computed'
-for option in --epochs --milestones --warm-up; do
-  run "$tools/cosmoflow" train --data x "$option" 9223372036854775807
-  judge "cosmoflow refuses steps beyond counting in $option" refuses_arguments '1000000000'
+for key in schedule.epochs schedule.milestones schedule.warm_up; do
+  run "$tools/cosmoflow" train --data x --set "$key=9223372036854775807"
+  judge "cosmoflow refuses steps beyond counting in $key" refuses_arguments '1000000000'
 done
 
 unequal '--epochs 1' '--epochs 2' "$tools/cosmoflow" train --data x
@@ -125,15 +127,16 @@ fi
 train() { # train TRANSPORT RANKS GRID OUT OPTIONS...
   transport=$1 p=$2 grid=$3 out=$4
   shift 4
-  "$transport" "$p" "$tools/cosmoflow" train --data "$universes" --grid "$grid" --filters 2 --batch-norm --batch 4 --flips --shifts \
-    --schedule constant --dtype float64 --out "$work/$out" "$@"
+  "$transport" "$p" "$tools/cosmoflow" train --data "$universes" --grid "$grid" --filters 2 --set network.batch_norm --batch 4 \
+    --set data.flips --set data.shifts \
+    --set schedule.shape=constant --precision float64 --out "$work/$out" "$@"
 }
 train threads 1 sample=1 one --epochs 2 --json
 judge 'cosmoflow trains on one rank' key parameters 148272
 for file in weights.h5 metrics.csv predictions.csv cosmoflow.png summary.json; do
   judge "cosmoflow writes $file" test -s "$work/one/$file"
 done
-train ranks 2 depth=2 two --epochs 1 --checkpoint-every 1
+train ranks 2 depth=2 two --epochs 1 --set checkpoint.epochs=1
 judge 'cosmoflow trains under the launcher' says '^sigma_8 '
 judge 'two ranks in depth: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/two/metrics.csv" 1
 train threads 3 height=3 three --epochs 1
@@ -146,33 +149,35 @@ cp -R "$work/two" "$work/on"
 train threads 2 width=2 on --epochs 2 --resume "$work/on/checkpoint.h5" --overwrite
 judge 'going on in the same folder keeps the first epoch' epochs "$work/on/metrics.csv" '1 2 '
 judge 'the row kept is the same' test "$(sed -n 1,2p "$work/on/metrics.csv")" = "$(cat "$work/two/metrics.csv")"
-train ranks 2 depth=2 refused --epochs 2 --resume "$work/two/checkpoint.h5" --test-fraction 0.4
+train ranks 2 depth=2 refused --epochs 2 --resume "$work/two/checkpoint.h5" --set data.test_fraction=0.4
 judge 'going on with other test samples' refuses_once 'test fraction 0.15, now it is 0.4'
 train ranks 2 depth=2 refused --epochs 2 --resume "$work/two/checkpoint.h5" --optimizer adamw
 judge 'going on with another optimizer' refuses_once 'optimizer adam, now it is adamw'
 mkdir "$work/fewer"
 for file in "$universes"/*[0-8].hdf5; do ln -s "$file" "$work/fewer"; done
-ranks 2 "$tools/cosmoflow" train --data "$work/fewer" --grid depth=2 --filters 2 --batch-norm --batch 4 --dtype float64 --epochs 2 \
+ranks 2 "$tools/cosmoflow" train --data "$work/fewer" --grid depth=2 --filters 2 --set network.batch_norm --batch 4 --precision float64 \
+  --epochs 2 \
   --resume "$work/two/checkpoint.h5" --out "$work/refused"
 judge 'going on with other data' refuses_arguments "was trained on other samples: .* of 'universes' 10 samples, .*, now of 'fewer' 9 samples"
 plain() { # plain OUT OPTIONS...: without what differs between parts of a batch
   out=$1
   shift
-  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --filters 2 --keep 1 --epochs 2 --batch 4 --dtype float64 \
+  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --filters 2 --set network.keep=1 --epochs 2 --batch 4 \
+    --precision float64 \
     --out "$work/$out" "$@"
 }
 plain whole
-plain parts --accumulate 2
+plain parts --set schedule.accumulate=2
 judge 'a batch in parts: the same loss' same_losses "$work/whole/metrics.csv" 2 "$work/parts/metrics.csv" 2
 half() { # half OUT OPTIONS...: in float16, whose loss scale is part of what training goes on with
   out=$1
   shift
-  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --filters 2 --batch-norm --batch 4 --precision float16 \
-    --schedule constant --out "$work/$out" "$@"
+  threads 2 "$tools/cosmoflow" train --data "$universes" --grid depth=2 --filters 2 --set network.batch_norm --batch 4 --precision float16 \
+    --set schedule.shape=constant --out "$work/$out" "$@"
 }
 half sixteen --epochs 2
 judge 'cosmoflow trains in float16' grep -q 'loss scale [0-9]*, [1-9][0-9]* steps skipped' "$work/err"
-half sixteen-first --epochs 1 --checkpoint-every 1
+half sixteen-first --epochs 1 --set checkpoint.epochs=1
 half sixteen-resumed --epochs 2 --resume "$work/sixteen-first/checkpoint.h5"
 judge 'resumed in float16: the same loss' same_losses "$work/sixteen/metrics.csv" 2 "$work/sixteen-resumed/metrics.csv" 2
 judge 'resumed in float16: the same scale' test "$(tail -n 1 "$work/sixteen/metrics.csv" | cut -d , -f 8,9)" = \
@@ -185,7 +190,7 @@ judge 'training for no epoch is refused' refuses_arguments '--epochs 0 trains no
 
 # ---- what --describe says of a step, beside steps that run: one of a second epoch, and the memory of one rank
 reductions() { # reductions EPOCHS: bytes that rank 0 handed to reductions, in a training with one step per epoch
-  run env MPIGRAD_CHECKS=trace "$tools/cosmoflow" train --transport threads --ranks 2 --grid sample=2 --batch-norm \
+  run env MPIGRAD_CHECKS=trace "$tools/cosmoflow" train --transport threads --ranks 2 --grid sample=2 --set network.batch_norm \
     --data "$universes" --batch 10 --epochs "$1" --out "$work/traced" --overwrite --quiet
   python3 - "$work/err" <<'END'
 import re, sys
@@ -194,11 +199,11 @@ print(sum(map(int, calls)))
 END
 }
 once=$(reductions 1) twice=$(reductions 2)
-run "$tools/cosmoflow" train --describe --json --size 16 --batch-norm --grid sample=2 --batch 10
+run "$tools/cosmoflow" train --describe --json --size 16 --set network.batch_norm --grid sample=2 --batch 10
 judge 'describe: reductions as in a step that runs' about $((twice - once)) "$(number reduced_bytes_per_rank)"
-threads 1 "$tools/cosmoflow" train --batch-norm --data "$universes" --batch 10 --epochs 1 --out "$work/traced" --overwrite --json
+threads 1 "$tools/cosmoflow" train --set network.batch_norm --data "$universes" --batch 10 --epochs 1 --out "$work/traced" --overwrite --json
 peak=$(number peak_tensor_bytes)
-run "$tools/cosmoflow" train --describe --json --size 16 --batch-norm --batch 10
+run "$tools/cosmoflow" train --describe --json --size 16 --set network.batch_norm --batch 10
 judge 'describe: memory as in a step that runs' about "$(number peak_bytes_per_rank)" "$peak" 0.1
 
 # ---- evaluation on data that the network has not seen: all of them, against a mean that is none of one volume
@@ -296,7 +301,7 @@ killed() { # killed FOLDER FILES...: of what the command line in `resume` does
   cp -R "$folder" "$folder-killed"
   for file; do rm "$folder-killed/$file"; done
 }
-train threads 1 sample=1 short --epochs 2 --checkpoint-every 1
+train threads 1 sample=1 short --epochs 2 --set checkpoint.epochs=1
 killed "$work/short" weights.h5 predictions.csv cosmoflow.png summary.json
 echo 'part of a picture' >"$work/short-killed/.cosmoflow.png.0123456789abcdef.part"
 touch -d '2 days ago' "$work/short-killed/.cosmoflow.png.0123456789abcdef.part"
@@ -309,7 +314,7 @@ for file in cosmoflow.png summary.json; do
   judge "resumed after its last epoch: $file" test -s "$work/short-killed/$file"
 done
 judge 'what the killed run left of a picture is gone' no_file "$work/short-killed/.cosmoflow.png.0123456789abcdef.part"
-train threads 1 sample=1 brief --epochs 3 --minutes 0.00001
+train threads 1 sample=1 brief --epochs 3 --set schedule.minutes=0.00001
 brief() { succeeds && [ "$(wc -l <"$work/brief/metrics.csv")" -eq 2 ] && grep -q '"stopped": "0:00 are over"' "$work/brief/summary.json"; }
 judge 'a training whose minutes are over ends behind an epoch, and says so' brief
 train ranks 2 depth=2 refused --epochs 1 --resume "$work/short/checkpoint.h5"
@@ -317,7 +322,7 @@ judge 'resumed for fewer epochs than there were' refuses_once '2 epochs behind i
 
 volumes=$shared/data/3d/adrenalmnist3d/adrenal28.h5
 if [ -f "$volumes" ]; then
-  ranks 2 "$tools/classify" train --data "$volumes" --grid depth=2 --flips --epochs 1 --batch 32 --filters 8 --json \
+  ranks 2 "$tools/classify" train --data "$volumes" --grid depth=2 --set data.flips --epochs 1 --batch 32 --filters 8 --json \
     --out "$work/classes"
   judge 'classify trains under the launcher' is_json
   judge 'classify writes its picture' test -s "$work/classes/classify.png"
@@ -350,7 +355,7 @@ train ranks 2 depth=2 late --epochs 1 --overwrite --learning-rate 1e200 --optimi
 judge 'a run that fails early' refuses 'the loss is'
 judge 'a run that fails early leaves the table of an earlier one' unchanged "$work/late/metrics.csv" "$before"
 mkdir "$work/late/checkpoint.h5"
-train ranks 2 depth=2 late --epochs 1 --overwrite --checkpoint-every 1
+train ranks 2 depth=2 late --epochs 1 --overwrite --set checkpoint.epochs=1
 judge 'a checkpoint that cannot be written' refuses_arguments 'late/checkpoint.h5 is a folder'
 train threads 2 depth=2 "$(printf 'caf\351')" --epochs 1 --json
 judge 'a folder whose name is not UTF-8' is_json

@@ -15,7 +15,7 @@ weights=$tools/weights
 
 # ---- a network's weights, there and back
 run "$tools/universe" generate --out "$work/universes" --universes 4 --size 32 --cell 4 --seed 1 --spread
-run "$tools/cosmoflow" train --data "$work/universes" --batch-norm --batch 2 --epochs 1 --out "$work/run"
+run "$tools/cosmoflow" train --data "$work/universes" --set network.batch_norm --batch 2 --epochs 1 --out "$work/run"
 judge 'cosmoflow trains' succeeds
 h5=$work/run/weights.h5
 run "$weights" list "$h5"
@@ -142,7 +142,9 @@ judge 'refused runs leave nothing behind' no_file "$work/b.h5"
 tune="train --data $work/universes --batch 2 --epochs 2 --weights $h5 --seed 7"
 # shellcheck disable=SC2086  # several options
 {
-  run "$tools/cosmoflow" $tune --batch-norm --take 'conv*' 'norm*' --freeze 'conv*' --mllog --store 0.1 --mtbf 24 --checkpoint-steps 1 --out "$work/tuned"
+  run "$tools/cosmoflow" $tune --set network.batch_norm --set network.take='conv*' --set network.take='norm*' \
+    --set optimizer.freeze='conv*' --set report.mllog --set data.store=0.1 --set checkpoint.mtbf=24 --set checkpoint.steps=1 \
+    --out "$work/tuned"
   judge 'fine-tuning' says 'checkpoints of .* lose the least time every'
   judge 'and what was taken' grep -q 'tensors taken: conv1.weight, ' "$work/err"
   judge 'and what stays' grep -q '6 of the network stay as they were: linear1.weight, linear1.bias, ' "$work/err"
@@ -162,15 +164,15 @@ END
   judge "MLPerf's log and the summary" test $? = 0
   run "$weights" compare "$h5" "$work/tuned/weights.h5"
   judge 'frozen weights are what they were' test "$(grep -c 'conv[0-9].weight' "$work/out")" = 0
-  run "$tools/cosmoflow" $tune --take common --out "$work/common"
+  run "$tools/cosmoflow" $tune --set network.take=common --out "$work/common"
   judge 'what two networks have in common' grep -q 'of the file are not used: norm1' "$work/err"
-  run "$tools/cosmoflow" $tune --take 'conv9*' --out "$work/refused"
+  run "$tools/cosmoflow" $tune --set network.take='conv9*' --out "$work/refused"
   judge 'a pattern of nothing' refuses_once "nothing that is called 'conv9\*'"
-  run "$tools/cosmoflow" $tune --freeze 'conv9*' --out "$work/refused"
+  run "$tools/cosmoflow" $tune --set optimizer.freeze='conv9*' --out "$work/refused"
   judge 'freezing nothing' refuses_once "none is called 'conv9\*'"
 }
-run "$tools/cosmoflow" train --data "$work/universes" --take common --out "$work/refused"
-judge '--take without --weights' refuses_arguments 'is of --weights'
+run "$tools/cosmoflow" train --data "$work/universes" --set network.take=common --out "$work/refused"
+judge 'network.take without --weights' refuses_arguments 'is of network.weights'
 judge 'they leave nothing behind, either' no_file "$work/refused"
 
 summary

@@ -52,11 +52,19 @@ events() { python3 "$root/tests/examples/trainers/events.py" "$@"; }
 no_warning() { succeeds && ! grep -q '^warning' "$work/err"; }
 same_files() { cmp -s "$1" "$2"; }
 
+cat >"$work/small.toml" <<'END'
+program = "contrastive"
+[network]
+width = 4
+blocks = [2]
+head_hidden = 8
+head_out = 6
+END
 train() { # train TRANSPORT RANKS OUT EPOCHS OPTIONS...
   transport=$1 p=$2 out=$3 epochs=$4
   shift 4
-  "$transport" "$p" "$tool" train --data "$data" --width 4 --blocks 2 --head-hidden 8 --head-out 6 --schedule constant \
-    --monitor ${monitor:-16} --batch ${batch:-12} --dtype ${dtype:-float64} --epochs "$epochs" --out "$work/$out" "$@"
+  "$transport" "$p" "$tool" train "$work/small.toml" --data "$data" --set schedule.shape=constant --set schedule.monitor=${monitor:-16} \
+    --batch ${batch:-12} --precision ${dtype:-float64} --epochs "$epochs" --out "$work/$out" "$@"
 }
 
 # ---- help and arguments
@@ -74,7 +82,7 @@ refuse() { # refuse NAME PATTERN OPTIONS...
   train ranks 2 refused 1 "$@"
   judge "$name" refuses_arguments "$pattern"
 }
-for bad in 0 -1 nan; do refuse "temperature $bad" '--temperature: ' --temperature "$bad"; done
+for bad in 0 -1 nan; do refuse "temperature $bad" 'loss.temperature: ' --set loss.temperature="$bad"; done
 batch=1
 refuse 'a batch of one' 'nothing to contrast'
 batch=64
@@ -86,16 +94,16 @@ refuse 'a number that a step does not have' "no number 'angle'" --augment warp:a
 refuse 'a number given twice' "'shear' is given twice" --augment warp:shear=3:shear=4
 refuse 'a probability that is none' 'is a probability' --augment erase:p=-1
 refuse 'half an axis' 'is an integer' --augment flip:axis=1.5
-refuse 'labels of one name twice' 'is given twice' --labels a=x --labels a=y
-refuse 'a ring of statistics' 'ring is of' --form ring --loss barlow
-refuse 'parts of a batch with statistics' 'frozen-norm' --cached 2
-refuse 'small crops for features that depend on extents' '--average' --loss swav --small-crops 1
-refuse 'a condition that is none' 'NAME=V,V' --where kind
+refuse 'labels of one name twice' 'is given twice' --set data.labels=a=x --set data.labels=a=y
+refuse 'a ring of statistics' 'ring is of' --set loss.form=ring --loss barlow
+refuse 'parts of a batch with statistics' 'network.frozen_norm' --set loss.cached=2
+refuse 'small crops for features that depend on extents' 'network.average' --loss swav --set loss.small_crops=1
+refuse 'a condition that is none' 'NAME=V,V' --set data.where=kind
 refuse 'a grid of other ranks' 'needs 3 ranks' --grid sample=3
 for bad in 99999999999999999999 010; do refuse "seed $bad" '--seed: a whole number' --seed "$bad"; done
-run "$tool" train --data "$work/plain.npy" --label nope --out "$work/refused"
-judge 'labels asked for that no sample has' refuses_once '--label nope: the samples of .*plain.npy.* have no labels'
-ranks 2 "$tool" train --data "$data" --label nope --out "$work/refused"
+run "$tool" train --data "$work/plain.npy" --set data.label=nope --out "$work/refused"
+judge 'labels asked for that no sample has' refuses_once 'label nope: the samples of .*plain.npy.* have no labels'
+ranks 2 "$tool" train --data "$data" --set data.label=nope --out "$work/refused"
 judge 'labels asked for that are not there' refuses_once "there are no labels 'nope', but family, kind"
 run "$tool" evaluate --data "$work/plain.npy" --pixels --label nope --metrics geometry
 judge 'evaluate: labels that are not there' refuses_once '--label nope'
@@ -128,48 +136,48 @@ if [ -f "$work/one/events.out.tfevents.0000000000.mpigrad" ]; then
 else
   skip 'this build writes no event files'
 fi
-train ranks 2 two 1 --checkpoint-every 1
+train ranks 2 two 1 --set checkpoint.epochs=1
 judge 'train under the launcher' says '^nearest neighbours are right'
 judge 'two ranks: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/two/metrics.csv" 1
 train threads 4 four 1 --grid sample=2,height=2
 judge 'samples and height: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/four/metrics.csv" 1
-train ranks 2 parts 1 --sharded-weights
+train ranks 2 parts 1 --set grid.sharded_weights
 judge 'weights in parts: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/parts/metrics.csv" 1
-train threads 3 ring 1 --form ring --tile 2 --grid width=3
+train threads 3 ring 1 --set loss.form=ring --set loss.tile=2 --grid width=3
 judge 'round a ring, split in width: the same loss' same_losses "$work/one/metrics.csv" 1 "$work/ring/metrics.csv" 1
 train threads 2 resumed 2 --resume "$work/two/checkpoint.h5" --grid width=2
 judge 'resumed on another grid: the same loss' same_losses "$work/one/metrics.csv" 2 "$work/resumed/metrics.csv" 2
-train threads 1 whole 1 --frozen-norm
+train threads 1 whole 1 --set network.frozen_norm
 for p in 1 2; do
-  train threads "$p" "parts$p" 1 --frozen-norm --cached 3
+  train threads "$p" "parts$p" 1 --set network.frozen_norm --set loss.cached=3
   judge "a batch in parts, $p ranks: the same loss" same_losses "$work/whole/metrics.csv" 1 "$work/parts$p/metrics.csv" 1
 done
 # Classes follow each other in the data, over and over.
 monitor=48
-train threads 1 all 1 --label kind --json
+train threads 1 all 1 --set data.label=kind --json
 judge 'the monitor finds classes among all' value neighbour_accuracy 0.3 1
 monitor=24
-train threads 1 some 1 --label kind --json
+train threads 1 some 1 --set data.label=kind --json
 judge 'the monitor finds classes among some' value neighbour_accuracy 0.2 0.99
 monitor=16
-train threads 2 local 1 --loss moco --queue 16 --statistics local
-train threads 4 spatial 1 --loss moco --queue 16 --statistics spatial --grid sample=2,height=2
+train threads 2 local 1 --loss moco --set loss.queue=16 --set network.statistics=local
+train threads 4 spatial 1 --loss moco --set loss.queue=16 --set network.statistics=spatial --grid sample=2,height=2
 judge 'shuffled keys of moco, split in height: the same loss' same_losses "$work/local/metrics.csv" 1 "$work/spatial/metrics.csv" 1
-train threads 4 local-spatial 1 --loss moco --queue 16 --statistics local --grid sample=2,height=2
+train threads 4 local-spatial 1 --loss moco --set loss.queue=16 --set network.statistics=local --grid sample=2,height=2
 judge 'moco with statistics of each part' succeeds
-train threads 1 conditions 1 --where kind=0,1 --where kind=2 --json
+train threads 1 conditions 1 --set data.where=kind=0,1 --set data.where=kind=2 --json
 judge 'conditions of one name are one' value training_samples 36 36
 # shellcheck disable=SC2086
-run "$tool" train --data "$work/volumes.npy" --encoder encoder3d --blocks 1 --width 4 --head-hidden 8 --head-out 6 --batch 12 \
-  --epochs 1 --loss swav --queue 0 --small-crops 2 --out "$work/small-volumes"
+run "$tool" train "$work/small.toml" --data "$work/volumes.npy" --encoder encoder3d --set network.blocks=1 --batch 12 \
+  --epochs 1 --loss swav --set loss.queue=0 --set loss.small_crops=2 --out "$work/small-volumes"
 judge 'small crops of volumes' says 'resized crop \[2, 3, 3\]'
 for loss in supcon clip siglip barlow vicreg spectral moco swav; do
-  options='--queue 16'
-  [ $loss != swav ] || options='--queue 16 --prototypes 5 --small-crops 1 --average --optimizer lars'
+  options='--set loss.queue=16'
+  [ $loss != swav ] || options='--set loss.queue=16 --set network.prototypes=5 --set loss.small_crops=1 --set network.average --optimizer lars'
   # shellcheck disable=SC2086
   train threads 1 "$loss-1" 2 --loss $loss $options
   # shellcheck disable=SC2086
-  train threads 2 "$loss-2" 1 --loss $loss --checkpoint-every 1 $options
+  train threads 2 "$loss-2" 1 --loss $loss --set checkpoint.epochs=1 $options
   # shellcheck disable=SC2086
   train threads 2 "$loss-3" 2 --loss $loss --resume "$work/$loss-2/checkpoint.h5" $options
   judge "$loss: the same loss on two ranks" same_losses "$work/$loss-1/metrics.csv" 1 "$work/$loss-2/metrics.csv" 1
@@ -177,11 +185,11 @@ for loss in supcon clip siglip barlow vicreg spectral moco swav; do
 done
 train ranks 2 refused 2 --resume "$work/two/checkpoint.h5" --loss barlow
 judge 'going on with another loss' refuses_once 'loss nt-xent, now it is barlow'
-train ranks 2 refused 2 --resume "$work/two/checkpoint.h5" --where kind=0,1,2,3 --test-fraction 0
+train ranks 2 refused 2 --resume "$work/two/checkpoint.h5" --set data.where=kind=0,1,2,3 --set data.test_fraction=0
 judge 'going on with the same samples' succeeds
 rm -rf "$work/refused"
-train threads 1 fewer 1 --where family=0 --checkpoint-every 1
-train ranks 2 refused 2 --resume "$work/fewer/checkpoint.h5" --where family=1
+train threads 1 fewer 1 --set data.where=family=0 --set checkpoint.epochs=1
+train ranks 2 refused 2 --resume "$work/fewer/checkpoint.h5" --set data.where=family=1
 judge 'going on with other samples' refuses_arguments 'was trained on other samples: contents of training samples of '
 dtype=float32
 train threads 2 sixteen 1 --precision bfloat16 --optimizer lamb
@@ -189,10 +197,10 @@ judge 'train in 16 bits' succeeds
 dtype=float64
 
 # ---- what a step costs: more in ../describe.sh
-run "$tool" train --describe --data "$data" --batch 12 --width 4 --blocks 2
+run "$tool" train --describe --data "$data" --batch 12 --set network.width=4 --set network.blocks=2
 judge 'describe: of data' says 'a training step of 12 samples'
 run "$tool" train --describe
-judge 'describe needs data or extents' refuses_arguments '--data, or --size'
+judge 'describe needs data or extents' refuses_arguments '--data, or data.size'
 
 # ---- what has no effect is said
 idle() { # idle PATTERN OPTIONS...
@@ -201,14 +209,14 @@ idle() { # idle PATTERN OPTIONS...
   train threads 1 idle 0 --overwrite "$@"
   judge "train says that $* means nothing" warns "$pattern"
 }
-idle '--queue has no effect: it is of --loss moco and swav, not of nt-xent' --queue 64
-idle '--tile has no effect: it is of --form ring' --tile 4
-idle '--lambda has no effect' --lambda 0.1
-idle '--prototypes has no effect' --prototypes 7
-idle '--small-images has no effect: it is of ResNets' --small-images
-idle '--split-seed has no effect' --split-seed 3
-idle '--clip-norm has no effect: --epochs 0 trains nothing' --clip-norm 1
-train threads 1 idle 1 --overwrite --label kind
+idle 'loss.queue has no effect: it is of --loss moco and swav, not of nt-xent' --set loss.queue=64
+idle 'loss.tile has no effect: it is of loss.form ring' --set loss.tile=4
+idle 'loss.lambda has no effect' --set loss.lambda=0.1
+idle 'network.prototypes has no effect' --set network.prototypes=7
+idle 'network.small_images has no effect: it is of ResNets' --set network.small_images
+idle 'data.split_seed has no effect' --set data.split_seed=3
+idle 'optimizer.clip_norm has no effect: --epochs 0 trains nothing' --set optimizer.clip_norm=1
+train threads 1 idle 1 --overwrite --set data.label=kind
 judge 'train warns of nothing else' no_warning
 run "$tool" evaluate --data "$data" --pixels --metrics geometry --neighbours 3 --overwrite
 judge 'evaluate says what means nothing' warns '--neighbours has no effect'
@@ -217,7 +225,7 @@ run "$tool" embed --data "$data" --weights "$work/one/weights.h5" --label kind -
 judge 'embed says that a choice of labels means nothing' warns '--label has no effect: embed writes all'
 
 # ---- a run that was killed after its last checkpoint
-train threads 1 short 2 --checkpoint-every 1
+train threads 1 short 2 --set checkpoint.epochs=1
 cp -R "$work/short" "$work/short-killed"
 rm "$work/short-killed/weights.h5" "$work/short-killed/training.png" "$work/short-killed/summary.json"
 train threads 1 short-killed 2 --resume "$work/short-killed/checkpoint.h5" --overwrite
@@ -276,18 +284,18 @@ done
 # ---- what is refused
 train ranks 2 one 1
 judge 'existing output' refuses_once 'overwrite'
-small='--width 4 --blocks 2 --head-hidden 8 --head-out 6 --batch 12 --epochs 1'
+small="$work/small.toml --batch 12 --epochs 1"
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan"
 judge 'a sample that is not a number' refuses_arguments 'bad.npy \[17\]: the value at .* is nan'
 judge 'no weights are written' no_file "$work/nan/weights.h5"
 # shellcheck disable=SC2086
-ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan" --overwrite --skip-bad --json
+ranks 2 "$tool" train --data "$work/bad.npy" $small --out "$work/nan" --overwrite --set schedule.skip_bad --json
 judge 'such a batch can be left out' value bad_batches 1 1
 ranks 2 "$tool" embed --data "$work/bad.npy" --weights "$work/one/weights.h5" --out "$work/nan"
 judge 'nor are embeddings of it' refuses_arguments 'bad.npy \[17\]: the value at .* is nan'
 # shellcheck disable=SC2086
-ranks 2 "$tool" train --data "$data" $small --size 3 --out "$work/nan" --overwrite
+ranks 2 "$tool" train --data "$data" $small --set data.size=3 --out "$work/nan" --overwrite
 judge 'views that all ranks fail to make' refuses_once 'is less than one of 3 pixels'
 # shellcheck disable=SC2086
 ranks 2 "$tool" train --data "$work/zeros.npy" $small --augment none --out "$work/zeros"
@@ -314,13 +322,14 @@ judge 'a truncated file' refuses_once 'cut-images-idx3-ubyte'
 ranks 2 "$tool" embed --data "$data" --weights "$data" --out "$work/refused"
 judge 'weights that are none' refuses_once 'bars-images'
 # shellcheck disable=SC2086,SC2016
-run sh -c 'ulimit -f 16 && exec "$@"' sh "$tool" train --transport threads --data "$data" $small --checkpoint-every 1 --out "$work/limit" --quiet
+run sh -c 'ulimit -f 16 && exec "$@"' sh "$tool" train --transport threads --data "$data" $small --set checkpoint.epochs=1 \
+  --out "$work/limit" --quiet
 judge 'a limit on the size of files' refuses_once 'checkpoint.h5: cannot be .*: File too large'
 mkdir "$work/disk"
 if unshare -rm mount -t tmpfs -o size=16k tmpfs "$work/disk" 2>/dev/null; then
   # shellcheck disable=SC2086,SC2016
   run unshare -rm sh -c 'mount -t tmpfs -o size=16k tmpfs "$0" && cd "$0/.." && exec "$@"' "$work/disk" \
-    "$tool" train --transport threads --data "$data" $small --checkpoint-every 1 --out "$work/disk/run" --quiet
+    "$tool" train --transport threads --data "$data" $small --set checkpoint.epochs=1 --out "$work/disk/run" --quiet
   judge 'a full disk' refuses '^\[hdf5\] .*checkpoint.h5: cannot be .*: No space left on device'
   judge 'and the weights so far are elsewhere' test -s "$(sed -n 's/^the weights so far are in //p' "$work/err")"
   # shellcheck disable=SC2016
@@ -344,8 +353,8 @@ else
 fi
 unequal '--seed 1' '--seed 2' "$tool" train --data "$data" --out "$work/refused"
 judge 'ranks with different arguments' refuses_arguments "rank 0 has '--seed 1', rank 1 has '--seed 2'"
-unequal '' '--checkpoint-every 1' "$tool" train --data "$data" --out "$work/refused"
-judge 'ranks of which one has more arguments' refuses_arguments "rank 0 has no more, rank 1 has '--checkpoint-every 1'"
+unequal '' '--set checkpoint.epochs=1' "$tool" train --data "$data" --out "$work/refused"
+judge 'ranks of which one has more arguments' refuses_arguments "rank 0 has no more, rank 1 has '--set checkpoint.epochs=1'"
 mkdir "$work/here" "$work/there"
 cp "$data" "$work/bars-kind-idx1-ubyte" "$work/here"
 cp "$data" "$work/there"

@@ -20,7 +20,7 @@ run "$tools/pack" --data "$work/scans" --validation-fraction 0.3 --out "$work/sc
 judge 'scans' succeeds
 
 # ---- trainings that are ended go on as if they had not been
-long="train --data $universes --filters 2 --epochs 12 --dtype float64 --test-fraction 0.3 --checkpoint-steps 1"
+long="train --data $universes --filters 2 --epochs 12 --precision float64 --set data.test_fraction=0.3 --set checkpoint.steps=1"
 batch="--batch 2"
 losses() { cut -d, -f 1-3 "$1/metrics.csv"; }
 says_error() { succeeds && grep -q -e "$1" "$work/err"; }
@@ -28,7 +28,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
 {
   run "$cosmoflow" $long $batch --resume --out "$work/whole"
   judge '--resume where there is no checkpoint: training begins' says_error 'no checkpoint in .*whole: training begins'
-  ranks 2 "$cosmoflow" $long $batch --grid depth=2 --ghosts 3 --store 1 --out "$work/ghosts"
+  ranks 2 "$cosmoflow" $long $batch --grid depth=2 --set data.ghosts=3 --set data.store=1 --out "$work/ghosts"
   judge 'planes around blocks, and samples that ranks keep: the same losses' near_losses "$work/whole/metrics.csv" "$work/ghosts/metrics.csv"
   # ended SIGNAL OUT: once there is a checkpoint.
   ended() {
@@ -50,11 +50,12 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
     judge "SIG$signal: it goes on from its newest checkpoint" says_error 'going on from .*checkpoint.h5'
     judge "SIG$signal: the losses of a training that was not ended" test "$(losses "$work/whole")" = "$(losses "$work/by-$signal")"
   done
-  run "$cosmoflow" $long $batch --time-limit 0.0001 --keep-checkpoints 2 --out "$work/limited"
+  run "$cosmoflow" $long $batch --time-limit 0.0001 --set checkpoint.keep=2 --out "$work/limited"
   judge '--time-limit: exit code 75' test "$status" = 75
-  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/limited"
+  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --precision float64 --set data.test_fraction=0.3 \
+    --out "$work/limited"
   judge 'another training there, which a signal would let write one, too, is refused' refuses_once 'limited/checkpoint.h5 exists'
-  ranks 2 "$cosmoflow" $long $batch --grid depth=2 --time-limit 0.0001 --keep-checkpoints 2 --resume --out "$work/limited"
+  ranks 2 "$cosmoflow" $long $batch --grid depth=2 --time-limit 0.0001 --set checkpoint.keep=2 --resume --out "$work/limited"
   judge '--time-limit on two ranks, which go on from one: exit code 75' test "$status" = 75
   run "$cosmoflow" $long --batch 3 --resume "$work/limited/checkpoint-2.h5" --out "$work/other"
   judge 'an epoch of other steps than the one in whose middle it ended is refused' refuses_once '2 steps into an epoch of 3; now an epoch has 2'
@@ -64,18 +65,20 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge 'the one before is gone on from' says_error 'going on from .*limited/checkpoint-[0-9]*.h5'
   run "$cosmoflow" $long $batch --seed 5 --resume --out "$work/limited"
   judge 'another training is refused, and no older checkpoint looked for' refuses_once 'limited/checkpoint.h5 was trained with seed 1, now it is 5'
-  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/results"
-  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --resume --out "$work/results"
+  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --precision float64 --set data.test_fraction=0.3 \
+    --out "$work/results"
+  run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --precision float64 --set data.test_fraction=0.3 --resume \
+    --out "$work/results"
   judge 'results without a checkpoint are not replaced by --resume' refuses_once 'results/weights.h5 exists'
   # A job that dies before the first checkpoint that it was asked for has one of its start, and comes again.
-  alone="train --data $universes --filters 2 --dtype float64 --test-fraction 0.3 --batch 2 --checkpoint-minutes 1000 --mllog --resume"
+  alone="train --data $universes --filters 2 --precision float64 --set data.test_fraction=0.3 --batch 2 --checkpoint-minutes 1000 --set report.mllog --resume"
   "$cosmoflow" $alone --epochs 4000 --quiet --out "$work/early" >"$work/out" 2>"$work/err" &
   child=$!
   waited=0
   while [ ! -e "$work/early/metrics.csv" ] && [ "$waited" -lt 6000 ]; do sleep 0.01; waited=$((waited + 1)); done
   kill -KILL "$child"
   wait "$child" || status=$?
-  run "$cosmoflow" $alone --epochs 12 --allow-changes --out "$work/early"
+  run "$cosmoflow" $alone --epochs 12 --set checkpoint.allow_changes --out "$work/early"
   judge 'a job that died before its first checkpoint begins again' says_error 'going on from .*checkpoint.h5: 0 epochs and 0 steps'
   judge 'and has the losses of one that did not' test "$(losses "$work/whole")" = "$(losses "$work/early")"
   run "$cosmoflow" $alone --epochs 12 --out "$work/early"
@@ -87,7 +90,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge 'on another grid it goes on' says_error 'going on from .*checkpoint.h5'
   judge 'and has the losses of one rank' near_losses "$work/whole/metrics.csv" "$work/twice/metrics.csv"
   # From a file of another folder: this one has checkpoints of its own then.
-  run "$cosmoflow" ${alone% --resume} --epochs 13 --allow-changes --resume "$work/whole/checkpoint.h5" --out "$work/elsewhere"
+  run "$cosmoflow" ${alone% --resume} --epochs 13 --set checkpoint.allow_changes --resume "$work/whole/checkpoint.h5" --out "$work/elsewhere"
   judge 'from a file of another folder' says_error 'epoch 13/13'
   run "$cosmoflow" $alone --epochs 13 --out "$work/elsewhere"
   judge 'the folder that it goes on in has a checkpoint, too' says_error 'going on from .*elsewhere/checkpoint.h5: 13 epochs'
@@ -117,7 +120,7 @@ echo $? >>"$result/codes"
 cp "$disk/run/metrics.csv" "$result"
 END
 mkdir "$work/disk" "$work/filled"
-filling="train --data $work/scans.h5 --filters 4 --batch 3 --epochs 2 --dtype float64 --quiet --checkpoint-steps 1"
+filling="train --data $work/scans.h5 --filters 4 --batch 3 --epochs 2 --precision float64 --quiet --set checkpoint.steps=1"
 # shellcheck disable=SC2086  # several options
 if unshare -rm mount -t tmpfs tmpfs "$work/disk" 2>/dev/null; then
   run "$classify" $filling --out "$work/not-filled"
@@ -135,7 +138,7 @@ fi
 # ---- ranks that are killed at any time, while checkpoints are written, too
 kills=6
 [ -z "${MPIGRAD_TEST_ALL:-}" ] || kills=100
-victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 120)) --norm-momentum 0.5 --dtype float64 --quiet --flips"
+victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 120)) --set network.norm_momentum=0.5 --precision float64 --quiet --set data.flips"
 # shellcheck disable=SC2086  # several options
 {
   began=$(date +%s%N)
@@ -151,7 +154,8 @@ victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 12
   }
   # Together less than the training takes, on this machine as it is now.
   for wait in $(awk -v n="$kills" -v took="$took" 'BEGIN { srand(20261123); for (i = 0; i < n; ++i) printf "%.2f ", 0.15 + 1.5e-9 * took / n * rand() }'); do
-    $MPIEXEC -n 2 "$classify" $victim --checkpoint-steps 1 --keep-checkpoints 2 --resume --out "$work/killed" >"$work/out" 2>"$work/err" \
+    $MPIEXEC -n 2 "$classify" $victim --set checkpoint.steps=1 --set checkpoint.keep=2 --resume \
+      --out "$work/killed" >"$work/out" 2>"$work/err" \
       </dev/null &
     launcher=$!
     sleep "$wait"

@@ -16,7 +16,7 @@ cosmoflow=$tools/cosmoflow OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 run "$tools/universe" generate --out universes --universes 6 --size 16 --cell 8 --seed 1
 judge 'universes' succeeds
-short="train --data universes --filters 2 --batch 2 --test-fraction 0.3 --quiet"
+short="train --data universes --filters 2 --batch 2 --set data.test_fraction=0.3 --quiet"
 
 # begin OUT COMMAND...: in the background, until it has a table of epochs; its process is $begun.
 begin() {
@@ -56,7 +56,7 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   for file in weights.h5 checkpoint.h5 metrics.csv events.out.tfevents.0000000000.mpigrad trace.json mllog.txt \
     predictions.csv cosmoflow.png summary.json state; do
     mkdir -p "way/$file"
-    run "$cosmoflow" $short --epochs 1 --overwrite --profile --mllog --out way
+    run "$cosmoflow" $short --epochs 1 --overwrite --set report.profile --set report.mllog --out way
     judge "a folder $file is told before the first step" before_training "way/$file is "
     rmdir "way/$file"
   done
@@ -72,7 +72,7 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   judge 'a file that may not be so large' refuses_once 'small/weights.h5 cannot be written, for which .* are needed: File too large'
   judge 'is told before the first step' no_file small/metrics.csv
   # Something comes in the way, or the folder goes, while it trains. The last steps take as long as that.
-  begin late "$cosmoflow" $short --epochs 100000 --minutes 0.05 --out late
+  begin late "$cosmoflow" $short --epochs 100000 --set schedule.minutes=0.05 --out late
   mkdir late/weights.h5
   wait "$begun"
   status=$?
@@ -89,7 +89,7 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   elsewhere=$(sed -n 's/.*gone was removed.*: all further files are in //p' begun.err)
   judge 'a folder that was removed, and a signal: an error' test "$status" = 1
   judge 'and the weights so far are at the second place' test -s "$elsewhere/weights.h5"
-  begin lost "$cosmoflow" $short --epochs 100000 --checkpoint-every 1 --out lost
+  begin lost "$cosmoflow" $short --epochs 100000 --set checkpoint.epochs=1 --out lost
   mv lost lost-away
   wait "$begun"
   status=$?
@@ -107,24 +107,24 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   replaced='metrics.csv predictions.csv summary.json trace.json weights.h5 cosmoflow.png state'
   for file in $replaced; do ln -s ../theirs "linked/$file"; done
   ln -s linked entrance
-  run timeout 100 "$cosmoflow" $short --epochs 8 --overwrite --profile --mllog --out entrance
+  run timeout 100 "$cosmoflow" $short --epochs 8 --overwrite --set report.profile --set report.mllog --out entrance
   judge 'a folder may be a link, links in it are replaced' succeeds
   for file in $replaced; do judge "linked/$file" test -s "linked/$file" -a ! -L "linked/$file"; done
   judge 'and not followed' test "$(cat theirs)" = precious
   for file in mllog.txt events.out.tfevents.0000000000.mpigrad .lock; do
     mkdir way && ln -s ../theirs "way/$file"
-    run timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --mllog --out way
+    run timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --set report.mllog --out way
     judge "a link $file is refused" refuses_arguments "way/$file is in the way: a link"
     rm -r way
   done
   mkdir way && ln theirs way/mllog.txt
-  run timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --mllog --out way
+  run timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --set report.mllog --out way
   judge 'a hard link is refused' before_training 'way/mllog.txt is in the way: a file with 2 names'
   judge 'and what they led to has not changed' test "$(cat theirs)" = precious
   rm -r way
   for file in metrics.csv mllog.txt predictions.csv trace.json weights.h5 .lock; do
     mkdir way && mkfifo "way/$file"
-    ranks 2 timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --profile --mllog --out way
+    ranks 2 timeout 100 "$cosmoflow" $short --epochs 1 --overwrite --set report.profile --set report.mllog --out way
     judge "a pipe $file is refused on all ranks, once" before_training "way/$file is in the way: a pipe"
     rm -r way
   done
@@ -150,7 +150,7 @@ becomes() { # becomes OUT STATE: in time; a launcher may return before its ranks
   judge 'one that diverges has failed' state finished failed
   judge 'and the second line says why' grep -q '^\[fit\] the loss is ' finished/state
   judge 'held, which was killed and then trained again, too' state held finished
-  ranks 2 "$cosmoflow" train --data universes --filters 2 --test-fraction 0.3 --batch 100 --out none
+  ranks 2 "$cosmoflow" train --data universes --filters 2 --set data.test_fraction=0.3 --batch 100 --out none
   judge 'a batch that no data fill' refuses_arguments '--batch 100 is more than the 4 samples for training'
 }
 
@@ -158,24 +158,24 @@ becomes() { # becomes OUT STATE: in time; a launcher may return before its ranks
 says_line() { succeeds && [ "$(grep -c "^warning: .*on/checkpoint.h5 was trained with" "$work/err")" = "$1" ] && grep -q -e "$2" "$work/err"; }
 # shellcheck disable=SC2086  # several options
 {
-  on="$short --checkpoint-every 1 --out on"
+  on="$short --set checkpoint.epochs=1 --out on"
   run "$cosmoflow" $on --epochs 2
   ranks 2 "$cosmoflow" $on --epochs 4 --resume
   judge 'a longer cosine schedule is refused' refuses_arguments \
-    'with schedule cosine over 2 epochs, 2 steps an epoch, now it is cosine over 4 epochs, 2 steps an epoch; --allow-changes goes on'
-  run "$cosmoflow" $on --epochs 2 --resume --learning-rate 0.1 --schedule constant
+    'with schedule cosine over 2 epochs, 2 steps an epoch, now it is cosine over 4 epochs, 2 steps an epoch; checkpoint.allow_changes continues it'
+  run "$cosmoflow" $on --epochs 2 --resume --learning-rate 0.1 --set schedule.shape=constant
   judge 'another rate and schedule are refused, both told' refuses_arguments \
     'with learning rate 0.001, now it is 0.1; with schedule cosine over 2 epochs, 2 steps an epoch, now it is constant'
-  run "$cosmoflow" $on --epochs 2 --resume --weight-decay 0.5 --clip-norm 3 --flips
+  run "$cosmoflow" $on --epochs 2 --resume --set optimizer.weight_decay=0.5 --set optimizer.clip_norm=3 --set data.flips
   judge 'three other options have a line each' says_line 3 'was trained with weight decay 0, now it is 0.5$'
-  run "$cosmoflow" $on --epochs 4 --resume --allow-changes
-  judge '--allow-changes goes on, and tells' says_line 1 'now it is cosine over 4 epochs'
+  run "$cosmoflow" $on --epochs 4 --resume --set checkpoint.allow_changes
+  judge 'checkpoint.allow_changes continues it, and tells' says_line 1 'now it is cosine over 4 epochs'
   run "$cosmoflow" $on --epochs 4 --resume
   judge 'the same options: not a word' silent
-  run "$cosmoflow" $short --checkpoint-every 1 --schedule constant --epochs 1 --out more
-  run "$cosmoflow" $short --checkpoint-every 1 --schedule constant --epochs 2 --out more --resume
+  run "$cosmoflow" $short --set checkpoint.epochs=1 --set schedule.shape=constant --epochs 1 --out more
+  run "$cosmoflow" $short --set checkpoint.epochs=1 --set schedule.shape=constant --epochs 2 --out more --resume
   judge 'a constant rate goes on for more epochs' silent
-  run "$cosmoflow" $short --allow-changes --out on
-  judge '--allow-changes alone' refuses_arguments '--allow-changes is of --resume'
+  run "$cosmoflow" $short --set checkpoint.allow_changes --out on
+  judge 'checkpoint.allow_changes alone' refuses_arguments 'checkpoint.allow_changes is of --resume'
 }
 summary

@@ -58,12 +58,14 @@ for file in "$work/unknown"/*; do
   for name in unit phys; do python3 "$root/tests/examples/tools/patch.py" "$file" s "${name}Par" -- "${name}Nil"; done
 done
 cosmoflow=$tools/cosmoflow
-run "$cosmoflow" train --data "$universes" --filters 4 --batch-norm --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 --out "$work/hybrid"
+run "$cosmoflow" train --data "$universes" --filters 4 --set network.batch_norm --batch 4 --epochs 1 --precision float64 \
+  --set data.test_fraction=0.3 --out "$work/hybrid"
 judge 'cosmoflow trains' succeeds
 run "$cosmoflow" train --data "$universes" --variant mlperf --filters 8 --batch 4 --epochs 1 --out "$work/mlperf"
 judge 'cosmoflow trains the other variant' succeeds
-run "$cosmoflow" train --data "$universes" --variant pyramid --filters 2 --flips --transpositions --batch 4 --epochs 1 --dtype float64 \
-  --test-fraction 0.3 --out "$work/pyramid"
+run "$cosmoflow" train --data "$universes" --variant pyramid --filters 2 --set data.flips --set data.transpositions --batch 4 --epochs 1 \
+  --precision float64 \
+  --set data.test_fraction=0.3 --out "$work/pyramid"
 judge 'cosmoflow trains the third variant' succeeds
 for network in hybrid mlperf pyramid; do
   run "$cosmoflow" evaluate --weights "$work/$network/weights.h5" --data "$universes" --batch 2 --out "$work/$network-again" --json \
@@ -85,22 +87,24 @@ judge '--onnx replaces nothing' refuses_once 'mlperf.onnx exists already'
 mixed() {
   transport=$1 p=$2 out=$3
   shift 3
-  "$transport" "$p" "$cosmoflow" train --data "$universes" --filters 4 --batch-norm --batch 4 --epochs 1 --dtype float64 --test-fraction 0.3 \
+  "$transport" "$p" "$cosmoflow" train --data "$universes" --filters 4 --set network.batch_norm --batch 4 --epochs 1 --precision float64 \
+    --set data.test_fraction=0.3 \
     --out "$work/$out" "$@"
   judge "cosmoflow $*: the same predictions" same "$work/hybrid/predictions.csv" "$work/$out/predictions.csv"
 }
 mixed ranks 2 filters --grid filter=2
-mixed threads 4 layers --grid depth=2,height=2 --grid-of conv5-7:channel=4 --grid-of linear1-2:sample=2,filter=2
-mixed ranks 2 parts --grid sample=2 --sharded-weights
+mixed threads 4 layers --grid depth=2,height=2 --set grid.layers=conv5-7:channel=4 --set grid.layers=linear1-2:sample=2,filter=2
+mixed ranks 2 parts --grid sample=2 --set grid.sharded_weights
 for split in depth=2,height=2 sample=2,width=2; do
-  threads 4 "$cosmoflow" train --data "$universes" --variant pyramid --filters 2 --flips --transpositions --batch 4 --epochs 1 --dtype float64 \
-    --test-fraction 0.3 --grid $split --out "$work/pyramid-$split"
+  threads 4 "$cosmoflow" train --data "$universes" --variant pyramid --filters 2 --set data.flips --set data.transpositions --batch 4 \
+    --epochs 1 --precision float64 \
+    --set data.test_fraction=0.3 --grid $split --out "$work/pyramid-$split"
   # A fit of 48 features to 7 samples repeats rounding errors 1e5 times.
   judge "pyramid on $split: the same error" near \
     "$(value "$work/pyramid-$split/summary.json" test Omega_m mse)" "$(value "$work/pyramid/summary.json" test Omega_m mse)" 1e-6
 done
-run "$cosmoflow" train --data "$universes" --last-layer random --out "$work/refused"
-judge '--last-layer is of one variant' refuses_arguments '--last-layer is of --variant pyramid'
+run "$cosmoflow" train --data "$universes" --set network.last_layer=random --out "$work/refused"
+judge 'network.last_layer is of one variant' refuses_arguments 'network.last_layer is of --variant pyramid'
 run "$cosmoflow" evaluate --weights "$work/layers/weights.h5" --data "$universes" --batch 2 --out "$work/layers-again"
 judge 'weights of split layers are read on one rank' same "$work/hybrid/predictions.csv" "$work/layers-again/predictions.csv"
 # ---- weights that come with the project, on universes of a seed that they do not know
@@ -252,25 +256,26 @@ train() { # train OUT OPTIONS...: for $epochs
   out=$1
   shift
   # shellcheck disable=SC2086  # with its number of ranks
-  ${launcher:-run} "$classify" train --filters 4 --batch 6 --epochs "${epochs:-6}" --norm-momentum 0.5 --learning-rate 0.01 --dtype float64 --quiet --flips --out "$work/$out" "$@"
+  ${launcher:-run} "$classify" train --filters 4 --batch 6 --epochs "${epochs:-6}" --set network.norm_momentum=0.5 --learning-rate 0.01 \
+    --precision float64 --quiet --set data.flips --out "$work/$out" "$@"
 }
-split='--validation-fraction 0.25 --split-seed 5'
+split='--set data.validation_fraction=0.25 --set data.split_seed=5'
 # shellcheck disable=SC2086  # two options
 {
   train folder --data "$work/scans" $split
   judge 'classify trains on folders of volumes' succeeds
-  run "$tools/pack" --data "$work/scans" $split --out "$work/scans.h5"
+  run "$tools/pack" --data "$work/scans" --validation-fraction 0.25 --split-seed 5 --out "$work/scans.h5"
   judge 'pack makes groups for training and validation' says 'written to .*scans.h5 (18 in train, 6 in val)'
 }
 train groups --data "$work/scans.h5"
 judge 'classify trains on packed groups' rows "$work/groups/predictions.csv" 6
 column() { cut -d, -f 2,3 "$1/metrics.csv"; }
 judge 'volumes in folders and packed groups: the same losses' test "$(column "$work/folder")" = "$(column "$work/groups")"
-launcher='ranks 2' && train kept --data "$work/scans.h5" --grid depth=2 --ghosts 2 --store 1 --read collective
+launcher='ranks 2' && train kept --data "$work/scans.h5" --grid depth=2 --set data.ghosts=2 --set data.store=1 --set data.read=collective
 launcher=
 judge 'so have planes around blocks, and samples that ranks keep' near_losses "$work/groups/metrics.csv" "$work/kept/metrics.csv"
-train memory --data "$work/medical.npz" --read collective
-judge 'collective reading of samples that are in memory' refuses_arguments 'all samples of --data are in memory'
+train memory --data "$work/medical.npz" --set data.read=collective
+judge 'collective reading of samples that are in memory' refuses_arguments 'all samples of data.path are in memory'
 weights=$work/folder/weights.h5
 probabilities() { tail -n +2 "$1/predictions.csv" | cut -d, -f 4-; }
 judge 'and the same probabilities' test "$(probabilities "$work/folder")" = "$(probabilities "$work/groups")"
@@ -302,10 +307,11 @@ judge 'two ranks with a sample each predict the same' same "$work/new-1/predicti
 run "$classify" evaluate --weights "$weights" --data "$work/edges" --out "$work/edges-scores"
 as_edges() { succeeds && [ "$(tail -n +2 "$work/edges-scores/predictions.csv" | cut -d, -f 2 | sort -u)" = edge ]; }
 judge 'a folder of the second class alone is of the second class' as_edges
-train apart --data "$work/scans" --validation-data "$work/edges"
+train apart --data "$work/scans" --set data.validation_data="$work/edges"
 judge 'validation data of their own, classes by their names' rows "$work/apart/predictions.csv" "$(find "$work/edges" -name '*.gz' | wc -l)"
-train pictures --data "$work/pictures.npy" --labels kind="$work/stripes.npy" --labels parity="$work/parity.npy" --label kind \
-  --validation-fraction 0.2 --json
+train pictures --data "$work/pictures.npy" --set data.labels=kind="$work/stripes.npy" --set data.labels=parity="$work/parity.npy" \
+  --set data.label=kind \
+  --set data.validation_fraction=0.2 --json
 judge 'pictures, and one of several labels' test "$(value "$work/pictures/summary.json" classes)" = 3
 run "$classify" evaluate --weights "$work/pictures/weights.h5" --data "$work/pictures.npy" --labels kind="$work/stripes.npy" \
   --labels parity="$work/parity.npy" --out "$work/pictures-again"
@@ -341,21 +347,22 @@ train medical --data "$work/medical.npz"
 judge 'parts of .npz train and validate' rows "$work/medical/predictions.csv" 10
 run "$classify" evaluate --weights "$work/medical/weights.h5" --data "$work/medical.npz" --group val --out "$work/medical-again"
 judge 'and are evaluated' same "$work/medical/predictions.csv" "$work/medical-again/predictions.csv"
-train resumed --data "$work/scans" --validation-fraction 0.25 --split-seed 5 --checkpoint-every 1
-train resumed --data "$work/scans" --validation-fraction 0.25 --split-seed 6 --resume "$work/resumed/checkpoint.h5" --overwrite
+train resumed --data "$work/scans" --set data.validation_fraction=0.25 --set data.split_seed=5 --set checkpoint.epochs=1
+train resumed --data "$work/scans" --set data.validation_fraction=0.25 --set data.split_seed=6 --resume "$work/resumed/checkpoint.h5" \
+  --overwrite
 judge 'going on with other validation samples' refuses_once 'split seed 5, now it is 6'
 
 # ---- what is refused
 refuse() { ranks 2 "$classify" "$@" --out "$work/refused"; }
 refuse train --data "$work/scans"
-judge 'no validation samples' refuses_once "the part 'train' means nothing.*--validation-data PATH or --validation-fraction F"
-refuse train --data "$work/scans" --validation-fraction 0.2 --validation-data "$work/edges"
+judge 'no validation samples' refuses_once "the part 'train' means nothing.*data.validation_data PATH or data.validation_fraction F"
+refuse train --data "$work/scans" --set data.validation_fraction=0.2 --set data.validation_data="$work/edges"
 judge 'both kinds of validation samples' refuses_arguments 'one of the two'
-refuse train --data "$work/scans.h5" --split-seed 3
-judge 'a seed of no split' refuses_arguments '--split-seed is of --validation-fraction'
-refuse train --data "$work/pictures.npy" --validation-fraction 0.2
+refuse train --data "$work/scans.h5" --set data.split_seed=3
+judge 'a seed of no split' refuses_arguments 'data.split_seed is of data.validation_fraction'
+refuse train --data "$work/pictures.npy" --set data.validation_fraction=0.2
 judge 'no labels' refuses_once 'needs labels'
-refuse train --data "$work/scans.h5" --label nope
+refuse train --data "$work/scans.h5" --set data.label=nope
 judge 'a label that is not there' refuses_once "there are no labels 'nope'"
 refuse train --data "$work/scans.h5" --epochs 0
 judge 'no epoch' refuses_arguments 'evaluate'

@@ -72,28 +72,29 @@ END
 train() { # train TRANSPORT RANKS OUT OPTIONS...
   how=$1 p=$2 out=$3
   shift 3
-  "$how" "$p" "$tools/classify" train --filters 4 --batch 6 --epochs 40 --norm-momentum 0.5 --learning-rate 0.01 --dtype float64 --quiet \
+  "$how" "$p" "$tools/classify" train --filters 4 --batch 6 --epochs 40 --set network.norm_momentum=0.5 --learning-rate 0.01 \
+    --precision float64 --quiet \
     --out "$work/$out" "$@"
 }
-split='--validation-fraction 0.25 --split-seed 5'
+split='--set data.validation_fraction=0.25 --set data.split_seed=5'
 # shellcheck disable=SC2086  # two options
 {
-  train ranks 1 folder --data "$work/scans" --targets "$work/sizes.csv" $split
+  train ranks 1 folder --data "$work/scans" --set data.targets="$work/sizes.csv" $split
   judge 'a folder and a table: MSE, RMSE and R2 of each target' says '^radius  *[0-9.e-]* *[0-9.e-]* *[0-9.e-]* *-*[0-9.]*$'
   judge 'it learns' awk -v a="$(value "$work/folder/summary.json" targets radius r2)" 'BEGIN { exit !(a > 0.3) }'
-  train ranks 2 depth --data "$work/scans" --targets "$work/sizes.csv" $split --grid depth=2
+  train ranks 2 depth --data "$work/scans" --set data.targets="$work/sizes.csv" $split --grid depth=2
   judge 'two ranks in depth: the same losses' near_losses "$work/folder/metrics.csv" "$work/depth/metrics.csv"
-  train ranks 2 samples --data "$work/scans" --targets "$work/sizes.csv" $split --grid sample=2
+  train ranks 2 samples --data "$work/scans" --set data.targets="$work/sizes.csv" $split --grid sample=2
   judge 'two ranks with samples of their own: the same losses' near_losses "$work/folder/metrics.csv" "$work/samples/metrics.csv"
-  train threads 1 numbered --data "$work/scans.npy" --targets "$work/numbered.csv" $split
+  train threads 1 numbered --data "$work/scans.npy" --set data.targets="$work/numbered.csv" $split
   judge 'a table by the numbers of samples' says '^rest '
-  run "$tools/pack" --data "$work/scans" --targets "$work/sizes.csv" $split --out "$work/scans.h5"
+  run "$tools/pack" --data "$work/scans" --targets "$work/sizes.csv" --validation-fraction 0.25 --split-seed 5 --out "$work/scans.h5"
   judge 'pack writes the numbers' succeeds
 }
 train threads 1 packed --data "$work/scans.h5"
 losses() { cut -d, -f 2,3 "$work/$1/metrics.csv"; }
 judge 'HDF5 with floating-point labels: the same losses' test "$(losses folder)" = "$(losses packed)"
-train threads 1 one --data "$work/scans.h5" --label radius
+train threads 1 one --data "$work/scans.h5" --set data.label=radius
 judge 'one of the targets' test "$(head -n 1 "$work/one/predictions.csv")" = sample,radius_true,radius_predicted
 
 infer() { # infer TRANSPORT RANKS COMMAND OUT OPTIONS...
@@ -114,14 +115,14 @@ judge 'and draws' test -s "$work/unknown/classify.png"
 # ---- what is refused
 refuse() { ranks 2 "$tools/classify" train --data "$work/scans" --out "$work/refused" "$@"; }
 for each in 'short:has no row for .*v23.nii' 'twice:second one of .*v03.nii' 'words:large.* is not a number' 'beyond:is of no sample: they are 0 to 23'; do
-  refuse --targets "$work/${each%%:*}.csv" --validation-fraction 0.25
+  refuse --set data.targets="$work/${each%%:*}.csv" --set data.validation_fraction=0.25
   judge "a table: ${each#*:}" refuses_once "${each%%:*}.csv.*${each#*:}"
 done
-refuse --targets "$work/sizes.csv"
-judge 'targets need validation samples' refuses_arguments '--targets needs --validation-fraction or --validation-data'
-refuse --labels size="$work/sizes.csv" --validation-fraction 0.25
-judge 'a table is none of classes' refuses_arguments 'a table (CSV) of numbers is --targets'
-refuse --targets "$work/sizes.csv" --label mass --validation-fraction 0.25
+refuse --set data.targets="$work/sizes.csv"
+judge 'targets need validation samples' refuses_arguments 'data.targets needs data.validation_fraction or data.validation_data'
+refuse --set data.labels=size="$work/sizes.csv" --set data.validation_fraction=0.25
+judge 'a table is none of classes' refuses_arguments 'a table (CSV) of numbers is data.targets'
+refuse --set data.targets="$work/sizes.csv" --set data.label=mass --set data.validation_fraction=0.25
 judge 'a target that is not there' refuses_once "there is no target 'mass', but radius, rest"
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 

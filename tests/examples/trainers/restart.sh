@@ -31,25 +31,26 @@ judge 'pack' succeeds
 contrast() { # contrast RANKS OUT OPTIONS...
   p=$1 out=$2
   shift 2
-  ranks "$p" "$tools/contrastive" train --data "$work/scans.h5" --encoder encoder3d --blocks 1 --width 4 --head-hidden 8 --head-out 6 \
-    --loss moco --queue 6 --batch 3 --epochs 2 --monitor 8 --out "$work/$out" "$@"
+  ranks "$p" "$tools/contrastive" train --data "$work/scans.h5" --encoder encoder3d --set network.blocks=1 --set network.width=4 \
+    --set network.head_hidden=8 --set network.head_out=6 --loss moco --set loss.queue=6 --batch 3 --epochs 2 --set schedule.monitor=8 \
+    --out "$work/$out" "$@"
 }
-all="--checkpoint-steps 1 --keep-checkpoints 9 --wait-for-checkpoints"
+all="--set checkpoint.steps=1 --set checkpoint.keep=9 --set checkpoint.wait"
 for p in 1 2; do
   # shellcheck disable=SC2086  # several options
-  contrast $p "whole-$p" $all --mllog
+  contrast $p "whole-$p" $all --set report.mllog
   judge "contrastive: a checkpoint after every step, $p ranks" test -s "$work/whole-$p/checkpoint-7.h5"
   contrast $p "on-$p" --resume "$work/whole-$p/checkpoint-3.h5"
   judge "contrastive: on from the middle of an epoch, $p ranks" same_training "whole-$p" "on-$p" 8
 done
-judge 'contrastive: --mllog' grep -q '"run_stop".*"success"' "$work/whole-1/mllog.txt"
+judge 'contrastive: report.mllog' grep -q '"run_stop".*"success"' "$work/whole-1/mllog.txt"
 # At its first steps, as the limit has passed; the copies of a node are all that is left of it.
 mkdir "$work/node"
-copies="--local-copies $work/node --local-steps 1"
+copies="--set checkpoint.local_folder=$work/node --set checkpoint.local_steps=1"
 # shellcheck disable=SC2086  # several options
-contrast 2 limited --time-limit 0.01 $copies --mllog --keep-best
+contrast 2 limited --time-limit 0.01 $copies --set report.mllog --set checkpoint.best
 judge 'contrastive: a limit within an epoch ends it' exits 75
-judge 'contrastive: and --mllog says so' grep -q '"run_stop".*"aborted"' "$work/limited/mllog.txt"
+judge 'contrastive: and report.mllog says so' grep -q '"run_stop".*"aborted"' "$work/limited/mllog.txt"
 rm -f "$work/limited/checkpoint.h5"
 kept=$work/node/mpigrad-$(cat "$work/limited/training-name")
 judge 'the copies are closed to other users' test "$(stat -c '%a' "$kept" "$kept/checkpoint.h5" | tr '\n' ' ')" = '700 600 '
@@ -63,7 +64,7 @@ chmod o-w "$kept"
 cp -rp "$kept" "$work/node/mpigrad-over"
 printf '%s\n' over "$(hostname)" "$work/node/training-name" "$(stat -c '%d %i %d' "$work")" >"$work/node/mpigrad-over/.training"
 # shellcheck disable=SC2086  # several options
-contrast 2 limited --resume $copies --checkpoint-steps 1
+contrast 2 limited --resume $copies --set checkpoint.steps=1
 judge 'contrastive: on from a copy of the node' says_error 'going on from .*node/.*: 0 epochs and [123] steps'
 judge 'contrastive: what an ended training has left is removed' says_error 'mpigrad-over: local copies of the training in .*node, which is no longer there: removed'
 judge 'contrastive: with the bits of one that was spared' same_training whole-2 limited 8
@@ -73,20 +74,21 @@ judge 'contrastive: no copies stay' test -z "$(ls -A "$work/node")"
 classify() { # classify TRANSPORT RANKS OUT OPTIONS...
   how=$1 p=$2 out=$3
   shift 3
-  "$how" "$p" "$tools/classify" train --data "$work/scans.h5" --validation-fraction 0.25 --filters 4 --batch "${batch:-3}" --epochs 2 \
-    --norm-momentum 0.5 --flips --out "$work/$out" "$@"
+  "$how" "$p" "$tools/classify" train --data "$work/scans.h5" --set data.validation_fraction=0.25 --filters 4 --batch "${batch:-3}" \
+    --epochs 2 \
+    --set network.norm_momentum=0.5 --set data.flips --out "$work/$out" "$@"
 }
 # shellcheck disable=SC2086  # several options
-classify ranks 2 fixed $all --deterministic --grid depth=2
-judge '--deterministic: a checkpoint after every step' test -s "$work/fixed/checkpoint-5.h5"
-classify ranks 2 fixed-on --deterministic --grid depth=2 --resume "$work/fixed/checkpoint-2.h5"
-judge '--deterministic: two ranks go on with the same bits' same_training fixed fixed-on 6
+classify ranks 2 fixed $all --set precision.deterministic --grid depth=2
+judge 'precision.deterministic: a checkpoint after every step' test -s "$work/fixed/checkpoint-5.h5"
+classify ranks 2 fixed-on --set precision.deterministic --grid depth=2 --resume "$work/fixed/checkpoint-2.h5"
+judge 'precision.deterministic: two ranks go on with the same bits' same_training fixed fixed-on 6
 # Sums of four numbers depend on their order: libraries of MPI add them in pairs, threads one after the other.
 MPIGRAD_THREADS=1 batch=4
 export MPIGRAD_THREADS
-classify ranks 4 fixed-ranks --deterministic
-classify threads 4 fixed-threads --deterministic
-judge '--deterministic: the same bits from every transport' same_training fixed-ranks fixed-threads 6
+classify ranks 4 fixed-ranks --set precision.deterministic
+classify threads 4 fixed-threads --set precision.deterministic
+judge 'precision.deterministic: the same bits from every transport' same_training fixed-ranks fixed-threads 6
 batch=3
 unset MPIGRAD_THREADS
 # close OUT OUT: losses of training and test, to 1e-12 relative.
@@ -100,7 +102,7 @@ for one, two in zip(a, b):
 EOF
 }
 # By Adam a gradient that is next to nothing moves a weight as far as any other does, and rounding with it.
-double="--dtype float64 --optimizer sgd --learning-rate 0.01"
+double="--precision float64 --optimizer sgd --learning-rate 0.01"
 # shellcheck disable=SC2086  # several options
 classify threads 1 double $all $double
 # shellcheck disable=SC2086  # several options
@@ -109,16 +111,16 @@ judge 'on from the middle of an epoch on another grid, to 1e-12' close double do
 
 # ---- averaged weights
 # shellcheck disable=SC2086  # several options
-classify ranks 2 average $all --average-weights 0.5 --keep-best
-classify ranks 2 average-on --average-weights 0.5 --keep-best --resume "$work/average/checkpoint-2.h5"
-judge '--average-weights: on from the middle of an epoch' same_training average average-on 6
-judge '--average-weights: the best ones, too' cmp -s "$work/average/best.h5" "$work/average-on/best.h5"
+classify ranks 2 average $all --set optimizer.average_weights=0.5 --set checkpoint.best
+classify ranks 2 average-on --set optimizer.average_weights=0.5 --set checkpoint.best --resume "$work/average/checkpoint-2.h5"
+judge 'optimizer.average_weights: on from the middle of an epoch' same_training average average-on 6
+judge 'optimizer.average_weights: the best ones, too' cmp -s "$work/average/best.h5" "$work/average-on/best.h5"
 classify ranks 2 plain
-judge '--average-weights: training itself is the same' same_rows plain average 2
-judge '--average-weights: others are evaluated' test "$(rows plain 3)" != "$(rows average 3)"
+judge 'optimizer.average_weights: training itself is the same' same_rows plain average 2
+judge 'optimizer.average_weights: others are evaluated' test "$(rows plain 3)" != "$(rows average 3)"
 classify ranks 2 refused --resume "$work/average/checkpoint-2.h5"
 refused() { [ "$status" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -e "$work/refused" ]; }
-judge '--average-weights: a training does not lose them unnoticed' refused 'was trained with --average-weights, now it is without'
+judge 'optimizer.average_weights: a training does not lose them unnoticed' refused 'was trained with averaged weights (optimizer.average_weights), now it is without'
 predictions() { # predictions OUT WEIGHTS OPTIONS...
   out=$1 weights=$2
   shift 2

@@ -91,32 +91,45 @@ sys.exit(not (a[40:56] == b[40:56] and a[80:92] == b[80:92] and a[280:328] == b[
 END
 }
 
-small='--filters 6,12,24 --foreground 0.5 --elastic 1 --elastic-spacing 6 --contrast 0.1 --noise 0.1 --flips'
+cat >"$work/small.toml" <<'END'
+program = "unet3d"
+[data]
+foreground = 0.5
+elastic = 1.0
+elastic_spacing = 6.0
+contrast = 0.1
+noise = 0.1
+flips = true
+END
+small="$work/small.toml --filters 6,12,24"
 train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate 5e-3 --quiet"
 
 # ---- training
 # shellcheck disable=SC2086  # several options
 {
-  run $train $small --epochs 14 --half-weights --out "$work/run"
+  run $train $small --epochs 14 --set checkpoint.half_weights --out "$work/run"
   judge 'a network learns to find balls' within "$work/run/summary.json" mean_dice 0.8 1
   table() { succeeds && grep -q '^class   Dice' "$work/out" && grep -q '^ mean ' "$work/out" && [ "$(wc -l <"$work/run/cases.csv")" -eq 3 ]; }
   judge 'it prints a table, and has a row for each validation volume' table
   judge 'it draws a picture' test -s "$work/run/unet3d.png"
-  run $train $small --epochs 2 --dtype float64 --out "$work/one"
-  ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --out "$work/two"
+  run $train $small --epochs 2 --precision float64 --out "$work/one"
+  ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --out "$work/two"
   judge 'two ranks along the depth have the losses of one' near_losses "$work/one/metrics.csv" "$work/two/metrics.csv"
-  ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --ghosts 1 --read collective --out "$work/ghosts"
+  ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --set data.ghosts=1 --set data.read=collective --out "$work/ghosts"
   judge 'so they have where planes around their blocks are read, by both together' near_losses "$work/one/metrics.csv" "$work/ghosts/metrics.csv"
-  threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,height=2 --variant mlperf --out "$work/four"
+  threads 4 $train $small --epochs 2 --precision float64 --grid sample=2,height=2 --set network.variant=mlperf --out "$work/four"
   judge 'so have threads that split samples and heights' near_losses "$work/one/metrics.csv" "$work/four/metrics.csv"
-  threads 4 $train $small --epochs 2 --dtype float64 --grid sample=2,filter=2 --grid-of bottom:depth=2,channel=2 --out "$work/mixed"
+  threads 4 $train $small --epochs 2 --precision float64 --grid sample=2,filter=2 --set grid.layers=bottom:depth=2,channel=2 \
+    --out "$work/mixed"
   judge 'so have threads that split filters, and channels at the bottom' near_losses "$work/one/metrics.csv" "$work/mixed/metrics.csv"
-  ranks 2 $train $small --epochs 2 --dtype float64 --grid depth=2 --sharded-weights --out "$work/parts"
+  ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --set grid.sharded_weights --out "$work/parts"
   judge 'so have two ranks that store parts of the weights' near_losses "$work/one/metrics.csv" "$work/parts/metrics.csv"
-  run $train $small --epochs 1 --dtype float64 --checkpoint-every 1 --out "$work/part"
-  run $train $small --epochs 2 --dtype float64 --resume "$work/part/checkpoint.h5" --schedule cosine --allow-changes --out "$work/part" --overwrite
+  run $train $small --epochs 1 --precision float64 --set checkpoint.epochs=1 --out "$work/part"
+  run $train $small --epochs 2 --precision float64 --resume "$work/part/checkpoint.h5" --set schedule.shape=cosine \
+    --set checkpoint.allow_changes --out "$work/part" --overwrite
   judge 'training goes on from a checkpoint' succeeds
-  run $train --epochs 1 --variant lbann --filters 4,8,8,16 --norm group --groups 4 --loss tversky --spacing 2 --recompute --average-weights 0.9 --out "$work/lbann"
+  run $train --epochs 1 --set network.variant=lbann --filters 4,8,8,16 --set network.norm=group --set network.groups=4 --loss tversky \
+    --set data.spacing=2 --set network.recompute --set optimizer.average_weights=0.9 --out "$work/lbann"
   judge 'the other variant, group norm, another loss, 2 mm, recomputing, averaged weights' succeeds
   run $tool train --describe --window 64 --json
   judge 'the MLPerf network has 31,190,243 parameters' eval 'succeeds && grep -q "\"parameters\": 31190243" "$work/out"'
