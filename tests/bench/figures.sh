@@ -103,9 +103,9 @@ trainings() {
 of_seeds() { for seed in 1 2 3; do read_number "$work/$1-$seed.json" "$2"; done; }
 
 universes=$build/quickstart/universes
-common_options='--grid depth=2 --flips --batch 8 --warm-up 1 --clip-norm 1 --test-fraction 0.2'
-quickstart_options="--variant pyramid --transpositions --epochs 10 --learning-rate 3e-4 $common_options"
-hybrid_options="--variant hybrid --batch-norm --shifts --epochs 12 $common_options"
+common_options='--grid depth=2 --set data.flips --batch 8 --set schedule.warm_up=1 --set optimizer.clip_norm=1 --set data.test_fraction=0.2'
+quickstart_options="--variant pyramid --set data.transpositions --epochs 10 --learning-rate 3e-4 $common_options"
+hybrid_options="--variant hybrid --set network.batch_norm --set data.shifts --epochs 12 $common_options"
 make_universes() {
   [ ! -d "$universes" ] || return 0
   say 'simulating the universes of the quickstart'
@@ -150,8 +150,8 @@ half() {
 volumes() {
   data=$shared/data/3d/adrenalmnist3d/adrenal64.h5
   [ -f "$data" ] || { say "skipped: there is no $data"; return 0; }
-  trainings volumes classify --data "$data" --grid depth=2 --flips
-  section 'Adrenal volumes at 64^3, seeds 1 to 3' 'mpiexec -n 2 build/examples/classify train --data adrenal64.h5 --grid depth=2 --flips --seed SEED --out run'
+  trainings volumes classify --data "$data" --grid depth=2 --set data.flips
+  section 'Adrenal volumes at 64^3, seeds 1 to 3' 'mpiexec -n 2 build/examples/classify train --data adrenal64.h5 --grid depth=2 --set data.flips --seed SEED --out run'
   # shellcheck disable=SC2046
   row 'area under the curve after ten epochs' 0.858 0.03 '' $(of_seeds volumes validation.auc)
   stated 'reach a validation AUC of 0.858 (0.852 to 0.867)'

@@ -23,7 +23,8 @@ tool=$build/examples/unet3d
 [ -x "$tool" ] || die "$tool is not built: it needs the libraries of the examples"
 
 seeds=${MPIGRAD_SEEDS:-1 2 3}
-options='--window 40,56,40 --filters 12,24,48,96 --batch 2 --epochs 25 --learning-rate 2e-3 --elastic 2 --elastic-spacing 12 --contrast 0.2 --brightness 0.2 --noise 0.1 --half-weights'
+options='--window 40,56,40 --filters 12,24,48,96 --batch 2 --epochs 25 --learning-rate 2e-3 --set data.elastic=2 --set data.elastic_spacing=12'
+options="$options --set data.contrast=0.2 --set data.brightness=0.2 --set data.noise=0.1 --set checkpoint.half_weights"
 results=$root/tests/bench/results/hippocampus-$(date +%F)
 mkdir -p "$root/tests/bench/results"
 work=$(mktemp -d)

@@ -52,7 +52,7 @@ compare() {
   for build_name in before after; do
     rm -rf "${work:?}/$build_name"
     if [ $build_name = before ]; then folder=$before; else folder=$after; fi
-    threads "$count" "$folder/examples/$program" "$@" --dtype float64 --grid "$grid" --out "$work/$build_name"
+    threads "$count" "$folder/examples/$program" "$@" --precision float64 --grid "$grid" --out "$work/$build_name"
     if [ "$status" -ne 0 ]; then
       judge "$what: $build_name" succeeds
       return
@@ -66,19 +66,25 @@ compare() {
 for grid in '1 sample=1' '2 sample=2' '4 depth=2,width=2'; do
   # shellcheck disable=SC2086  # ranks and grid
   set -- $grid
-  compare 'CosmoFlow, hybrid' "$@" cosmoflow train --data "$work/universes" --epochs 2 --batch 2 --flips --shifts
-  compare 'CosmoFlow, hybrid with batch norm' "$@" cosmoflow train --data "$work/universes" --epochs 1 --batch 2 --batch-norm --accumulate 2
-  compare 'CosmoFlow, mlperf' "$@" cosmoflow train --data "$work/universes" --variant mlperf --epochs 2 --batch 2 --optimizer sgd --clip-norm 1
-  compare 'classifier' "$@" classify train --data "$volumes" --train-group val --validation-group val --epochs 1 --batch 32 --filters 4 --flips
+  compare 'CosmoFlow, hybrid' "$@" cosmoflow train --data "$work/universes" --epochs 2 --batch 2 --set data.flips --set data.shifts
+  compare 'CosmoFlow, hybrid with batch norm' "$@" cosmoflow train --data "$work/universes" --epochs 1 --batch 2 --set network.batch_norm \
+    --set schedule.accumulate=2
+  compare 'CosmoFlow, mlperf' "$@" cosmoflow train --data "$work/universes" --variant mlperf --epochs 2 --batch 2 --optimizer sgd \
+    --set optimizer.clip_norm=1
+  compare 'classifier' "$@" classify train --data "$volumes" --set data.train_group=val --set data.validation_group=val --epochs 1 \
+    --batch 32 --filters 4 --set data.flips
   case $2 in *width*) set -- 4 sample=2,width=2 ;; esac
-  compare 'ResNet-18, NT-Xent' "$@" contrastive train --data "$work/pictures.npy" --encoder resnet18 --width 4 --small-images --augment simclr \
-    --epochs 1 --batch 8 --head-hidden 16 --head-out 8
+  compare 'ResNet-18, NT-Xent' "$@" contrastive train --data "$work/pictures.npy" --encoder resnet18 --set network.width=4 \
+    --set network.small_images --augment simclr \
+    --epochs 1 --batch 8 --set network.head_hidden=16 --set network.head_out=8
   for loss in supcon clip siglip barlow vicreg spectral moco swav; do
-    compare "conv4, $loss" "$@" contrastive train --data "$work/pictures.npy" --labels kind="$work/kinds.npy" --loss $loss --width 4 --augment simclr \
-      --epochs 1 --batch 8 --head-hidden 16 --head-out 8 --prototypes 12 --queue 32
+    compare "conv4, $loss" "$@" contrastive train --data "$work/pictures.npy" --set data.labels=kind="$work/kinds.npy" --loss $loss \
+      --set network.width=4 --augment simclr \
+      --epochs 1 --batch 8 --set network.head_hidden=16 --set network.head_out=8 --set network.prototypes=12 --set loss.queue=32
   done
   [ "$2" != sample=2,width=2 ] || set -- 2 sample=2
-  compare 'ResNet-50, NT-Xent in parts' "$@" contrastive train --data "$work/pictures.npy" --encoder resnet50 --width 4 --frozen-norm --cached 2 \
-    --augment simclr --epochs 1 --batch 8 --head-hidden 16 --head-out 8 --form ring --tile 4
+  compare 'ResNet-50, NT-Xent in parts' "$@" contrastive train --data "$work/pictures.npy" --encoder resnet50 --set network.width=4 \
+    --set network.frozen_norm --set loss.cached=2 \
+    --augment simclr --epochs 1 --batch 8 --set network.head_hidden=16 --set network.head_out=8 --set loss.form=ring --set loss.tile=4
 done
 summary

@@ -21,5 +21,5 @@ export MPIGRAD
 export HDF5_USE_FILE_LOCKING=FALSE
 exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 4 \
   --launcher 'srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --gpus-per-node=4 --gpu-bind=none --cpus-per-task=32 --cpu-bind=cores --kill-on-bad-exit=1' \
-  -- "$MPIGRAD/build/examples/cosmoflow" train --device cuda --data "$DATA" --grid sample=8,depth=4 --batch-norm --epochs 100 \
-  --precision bfloat16 --store 40 --checkpoint-minutes 15 --out run
+  -- "$MPIGRAD/build/examples/cosmoflow" train --device cuda --data "$DATA" --grid sample=8,depth=4 --set network.batch_norm --epochs 100 \
+  --precision bfloat16 --set data.store=40 --checkpoint-minutes 15 --out run

@@ -106,20 +106,20 @@ commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 } >"$page"
 
 source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size= grid=
-options='--stored 32,32 --test-where alphabets=3,4 --label charlabels' epochs=300
+options='--set data.stored=32,32 --set data.test_where=alphabets=3,4 --set data.label=charlabels' epochs=300
 evaluation='--stored 32,32 --test-where alphabets=3,4 --label charlabels --group alphabets --few-shot 1 1 --ways 20 --episodes 400 --metrics none'
 numbers='few_shot_accuracy few_shot_standard_error'
 training omniglot 'Omniglot: characters of unseen alphabets, 20-way one-shot'
 
 source=$data/2d/mnist8k-images-idx3-ubyte.gz
-options='--test-fraction 0.125' epochs=60
+options='--set data.test_fraction=0.125' epochs=60
 evaluation='--test-fraction 0.125'
 numbers='probe_accuracy neighbour_accuracy retrieval_at_1'
 training mnist 'MNIST: 7,000 digits without labels, 1,000 kept aside'
 
 source=$data/3d/adrenalmnist3d/adrenal28.h5 size='--size 16,16,16' grid='--grid depth=2'
-options='--part train --encoder encoder3d --blocks 1,1,1 --size 16,16,16 --batch 128 --learning-rate 0.003 --warm-up 2' epochs=40
-options="$options --augment crop:area=0.7,flip:axis=0:p=0.5,flip:axis=1:p=0.5,flip:axis=2:p=0.5,noise:p=0.5"
+options='--set data.part=train --encoder encoder3d --set network.blocks=1,1,1 --set data.size=16,16,16 --batch 128' epochs=40
+options="$options --learning-rate 0.003 --set schedule.warm_up=2 --augment crop:area=0.7,flip:axis=0:p=0.5,flip:axis=1:p=0.5,flip:axis=2:p=0.5,noise:p=0.5"
 evaluation='--part train --test-part val'
 numbers='probe_auc probe_accuracy neighbour_accuracy'
 training adrenal 'Adrenal glands, volumes'

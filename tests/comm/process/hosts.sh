@@ -73,7 +73,8 @@ except ConnectionRefusedError: pass
 END
       "$build/examples/elastic" --hosts "$HOSTS" --ranks-per-host 1 --launcher "$HYDRA -n {ranks} -hosts {hosts}" \
         --probe "python3 $2/probe.py {host}" --probe-every 1 --probe-limit 5 -- "$build/examples/classify" train --data "$2/scans" \
-        --validation-fraction 0.3 --filters 4 --batch 4 --epochs 120 --quiet --grid depth=2 --checkpoint-steps 1 --out "$2/lost" >"$2/out" 2>&1 &
+        --set data.validation_fraction=0.3 --filters 4 --batch 4 --epochs 120 --quiet --grid depth=2 --set checkpoint.steps=1 \
+        --out "$2/lost" >"$2/out" 2>&1 &
       job=$!
       await test -s "$2/lost/checkpoint.h5"
       "$LINK" cut
@@ -83,12 +84,12 @@ END
     disks | parts)
       # Copies on the hosts' disks alone, whole or of each rank's part; all dies, and the first host's disk with it. What goes on makes
       # no more of them: MPI's files wait in their own way, for whole slices where others compute.
-      training="train --data $2/scans --validation-fraction 0.3 --filters 4 --batch 4 --epochs 400 --grid depth=2 --local-copies $DISK \
-        --out $2/$1"
+      training="train --data $2/scans --set data.validation_fraction=0.3 --filters 4 --batch 4 --epochs 400 --grid depth=2 \
+        --set checkpoint.local_folder=$DISK --out $2/$1"
       file=checkpoint.h5
-      if [ "$1" = parts ]; then training="$training --sharded-weights" file='part-*-0-of-2.h5'; fi
+      if [ "$1" = parts ]; then training="$training --set grid.sharded_weights" file='part-*-0-of-2.h5'; fi
       # shellcheck disable=SC2086  # several options
-      "$MPIEXEC" -n 2 "$build/examples/classify" $training --local-steps 10 --quiet >"$2/out" 2>&1 &
+      "$MPIEXEC" -n 2 "$build/examples/classify" $training --set checkpoint.local_steps=10 --quiet >"$2/out" 2>&1 &
       job=$!
       await copied "$file"
       kill -KILL "$job"
@@ -98,7 +99,7 @@ END
       sleep 1
       rm -rf "$DISK-a"/*
       # shellcheck disable=SC2086
-      exec "$MPIEXEC" -n 2 "$build/examples/classify" $training --local-steps 1000 --resume
+      exec "$MPIEXEC" -n 2 "$build/examples/classify" $training --set checkpoint.local_steps=1000 --resume
       ;;
     exits)
       spinning=

@@ -92,7 +92,7 @@ is_known() {
   while IFS= read -r line; do
     case $line in
       "$building" | "$submitting" | "$starting" | 'kill -USR2 PID-OF-ANY-RANK' | 'kill -USR2') ;;
-      elastic | '--local-copies /tmp --local-steps 100' | 'MPIGRAD_CHECKS=watchdog=60') ;;
+      elastic | '--set checkpoint.local_folder=/tmp --set checkpoint.local_steps=100' | 'MPIGRAD_CHECKS=watchdog=60') ;;
       *) echo "nothing follows: $line" && return 1 ;;
     esac
   done <"$1"
@@ -100,7 +100,7 @@ is_known() {
 judge 'examples/packaging/jobs: nothing else is to be typed' is_known "$work/jobs"
 judge "README's sentences: nothing else is to be typed" is_known "$work/sentences"
 given() { grep -qx -e "$1" "$work/sentences"; }
-for words in 'MPIGRAD_CHECKS=watchdog=60' '--local-copies /tmp --local-steps 100' 'kill -USR2'; do
+for words in 'MPIGRAD_CHECKS=watchdog=60' '--set checkpoint.local_folder=/tmp --set checkpoint.local_steps=100' 'kill -USR2'; do
   judge "README's sentences: $words" given "$words"
 done
 
@@ -193,10 +193,12 @@ judge "$submitting: to its end" test -s run/weights.h5
 # On the hosts' own disks, in the place of /tmp, are the only checkpoints.
 rm -rf run
 starting=$(printf '%s\n' "$starting" | smaller | sed 's/node1,node2/$HOSTS/')
-MPIGRAD_CHECKS=watchdog=5 on_hosts start "$work" "$starting --filters 4 --batch 2 --epochs 1000 --local-copies \$DISK --local-steps 5"
+# shellcheck disable=SC2016  # expanded on the host
+copies='--set checkpoint.local_folder=$DISK --set checkpoint.local_steps=5'
+MPIGRAD_CHECKS=watchdog=5 on_hosts start "$work" "$starting --filters 4 --batch 2 --epochs 1000 $copies"
 tell
 judge "$starting: goes on although a rank hangs, and leaves no rank behind" succeeds
 judge 'kill -USR2: which rank computes longest' said '^rank [01].* computes longest'
 judge 'MPIGRAD_CHECKS=watchdog: who is missing' said '^\[watchdog\] rank 0 of 2: .*missing: rank 1: no answer'
-judge "--local-copies: from a node's disk" said '^going on from .*/disk/mpigrad-'
+judge "checkpoint.local_folder: from a node's disk" said '^going on from .*/disk/mpigrad-'
 summary

@@ -229,13 +229,15 @@ trainers() {
     touch "$data/done"
   fi
   printf '| device | precision | ranks | training loss | test loss | seconds | MiB |\n|---|---|---|---|---|---|---|\n'
-  for case in 'cuda float32 1' 'cpu float32 1' 'cuda bfloat16 1' 'cuda float32 1 --graph' 'cuda tf32 1' 'cuda float16 1' 'cuda float32 2'; do
+  for case in 'cuda float32 1' 'cpu float32 1' 'cuda bfloat16 1' 'cuda float32 1 precision.graph' 'cuda tf32 1' 'cuda float16 1' 'cuda float32 2'; do
     if [ -n "${MPIGRAD_GPU_SMALL:-}" ] && [ "$case" != 'cuda float32 1' ]; then continue; fi
     # shellcheck disable=SC2086
     set -- $case
     # shellcheck disable=SC2086
-    if check $runner "$examples/cosmoflow" train --transport threads --ranks "$3" --device "$1" --precision "$2" --grid "depth=$3" ${4:-} \
-      --data "$data" --batch-norm --epochs "$epochs" --batch "$batch" --seed 1 --json --quiet --overwrite --out "$build/trained" >"$build/trained.json"; then
+    if check $runner "$examples/cosmoflow" train --transport threads --ranks "$3" --device "$1" --precision "$2" \
+      --grid "depth=$3" ${4:+--set "$4"} \
+      --data "$data" --set network.batch_norm --epochs "$epochs" --batch "$batch" --seed 1 --json --quiet --overwrite \
+      --out "$build/trained" >"$build/trained.json"; then
       # Standard output is one JSON document.
       python3 - "$build/trained.json" "$@" <<'PY'
 import json, sys
