@@ -247,9 +247,10 @@ judge 'the command for the best runs' succeeds
 judge 'and trains the same' \
   python3 -c "import csv, sys; assert abs(float(list(csv.DictReader(open('digits/best/metrics.csv')))[-1]['validation_loss']) / float(sys.argv[1]) - 1) < 1e-4" "$value"
 cat >two.toml <<END
-program = ["$tools/classify", "train", "--data", "tiny-images-idx3-ubyte", "--validation-fraction", "0.2", "--filters", "4", "--schedule", "constant"]
+program = ["$tools/classify", "train", "--data", "tiny-images-idx3-ubyte", "--set", "data.validation_fraction=0.2", "--filters", "4",
+           "--set", "schedule.shape=constant"]
 metric = "validation_loss"
-resume = ["--checkpoint-every", "1", "--resume"]
+resume = ["--set", "checkpoint.epochs=1", "--resume"]
 [resource]
 option = "epochs"
 most = 2

@@ -280,7 +280,7 @@ run "$plan" simulate --network cosmoflow --machine "$machines/jupiter.toml" --gr
 judge 'no trace is overwritten' refuses_arguments 'trace.json exists'
 
 best --network unet3d --size 32 --machine "$work/two.toml" --ranks 2 --batch 2 --json
-judge "a U-Net's command says its window" holds "'--window 32,32,32' in d['plans'][0]['command'] and '--device' not in d['plans'][0]['command']"
+judge "a U-Net's command says its window" holds "'--set data.window=32,32,32' in d['plans'][0]['command'] and '--device' not in d['plans'][0]['command']"
 scans=${MPIGRAD_SHARED:-$root/../shared}/data/3d/hippocampus
 if [ -d "$scans/images" ]; then
   arguments=$(python3 -c "import json, sys; print(json.load(open(sys.argv[1]))['plans'][0]['command'])" "$work/out")

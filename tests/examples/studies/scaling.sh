@@ -48,7 +48,7 @@ if succeeds; then
   speed --grids 'sample=2 sample=1' --name nothing --repeats 1 -- "$trainer" train --data "$work/none" --epochs 1 --batch 2
   judge 'without data' tells_failure 'exit code .*none: no such file'
   judge 'nothing measured, no picture' no_file "$study/speed-nothing-strong.png"
-  noisy() { ranks 2 "$trainer" train --filters 4 --data "$work/universes" --epochs 2 --batch 2 --noise-scale "$@"; }
+  noisy() { ranks 2 "$trainer" train --filters 4 --data "$work/universes" --epochs 2 --batch 2 --set report.noise_scale "$@"; }
   noisy --grid sample=2 --out "$work/noisy" --json
   judge 'a trainer measures the noise scale' holds_all "d['noise_steps'] == 4 and 'noise_scale' in d and 'critical_batch' in d"
   noisy --grid sample=2 --out "$work/noisy" --overwrite
@@ -90,7 +90,7 @@ speed --grids 'sample=1 deep=2' -- "$trainer" train --batch 2
 judge 'an axis that does not exist' refuses_arguments "no axis 'deep'"
 speed --grids 'depth=2 depth=2,sample=1' -- "$trainer" train --batch 2
 judge 'a grid twice' refuses_arguments 'depth=2 twice'
-for option in --grid=depth=2 '--out run' --json --resume '--communication none'; do
+for option in --grid=depth=2 '--out run' --json --resume '--set grid.communication=none'; do
   # shellcheck disable=SC2086  # an option and its value
   speed --grids sample=1 -- "$trainer" train --batch 2 $option
   judge "an argument that is not the program's: $option" refuses_arguments "is not among the program's arguments"
