@@ -107,7 +107,7 @@ commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size= grid=
 options='--set data.stored=32,32 --set data.test_where=alphabets=3,4 --set data.label=charlabels' epochs=300
-evaluation='--stored 32,32 --test-where alphabets=3,4 --label charlabels --group alphabets --few-shot 1 1 --ways 20 --episodes 400 --metrics none'
+evaluation='--stored 32,32 --test-where alphabets=3,4 --label charlabels --group alphabets --few-shot 1,1 --ways 20 --episodes 400 --metrics none'
 numbers='few_shot_accuracy few_shot_standard_error'
 training omniglot 'Omniglot: characters of unseen alphabets, 20-way one-shot'
 

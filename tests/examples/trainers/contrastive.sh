@@ -219,10 +219,10 @@ idle 'optimizer.clip_norm has no effect: --epochs 0 trains nothing' --set optimi
 train threads 1 idle 1 --overwrite --set data.label=kind
 judge 'train warns of nothing else' no_warning
 run "$tool" evaluate --data "$data" --pixels --metrics geometry --neighbours 3 --overwrite
-judge 'evaluate says what means nothing' warns '--neighbours has no effect'
+judge 'evaluate says what means nothing' warns 'evaluation.neighbours has no effect'
 judge 'evaluate says that nothing is written' warns '--overwrite has no effect'
 run "$tool" embed --data "$data" --weights "$work/one/weights.h5" --label kind --out "$work/idle-embedded"
-judge 'embed says that a choice of labels means nothing' warns '--label has no effect: embed writes all'
+judge 'embed says that a choice of labels means nothing' warns 'data.label has no effect: embed writes all'
 
 # ---- a run that was killed after its last checkpoint
 train threads 1 short 2 --set checkpoint.epochs=1
@@ -244,13 +244,13 @@ judge 'embed' npy "$work/embedded/embeddings.npy" 48x36
 judge 'embed writes labels' npy "$work/embedded/kind.npy" 48
 run "$tool" embed --data "$data" --weights "$work/moco-2/checkpoint.h5" --projected --out "$work/projected"
 judge 'embed from a checkpoint with a queue' npy "$work/projected/embeddings.npy" 48x6
-run "$tool" evaluate --data "$data" --weights "$work/one/weights.h5" --label kind --test-fraction 0.5 --few-shot 1 1 --ways 2 \
+run "$tool" evaluate --data "$data" --weights "$work/one/weights.h5" --label kind --test-fraction 0.5 --few-shot 1,1 --ways 2 \
   --group family --episodes 20 --out "$work/evaluated" --json
 judge 'evaluate: probe' value probe_accuracy 0.5 1
 judge 'evaluate: neighbours' value neighbour_accuracy 0 1
 judge 'evaluate: episodes' value few_shot_accuracy 0.2 1
 judge 'evaluate draws' test -s "$work/evaluated/evaluation.png"
-threads 3 "$tool" evaluate --data "$data" --weights "$work/one/weights.h5" --label kind --test-fraction 0.5 --few-shot 1 1 --ways 2 \
+threads 3 "$tool" evaluate --data "$data" --weights "$work/one/weights.h5" --label kind --test-fraction 0.5 --few-shot 1,1 --ways 2 \
   --group family --episodes 20 --json
 numbers() { python3 -c 'import json, sys; print(*(f"{v:.6g}" for v in json.load(open(sys.argv[1]))["results"].values()))' "$1"; }
 judge 'evaluate on three ranks: the same' test "$(numbers "$work/out")" = "$(numbers "$work/evaluated/evaluation.json")"
