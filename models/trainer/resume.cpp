@@ -63,7 +63,7 @@ bool replaces(const Options& o) {
 
 namespace {
 
-// What --take says of --weights.
+// The parts of network.weights that network.take names.
 void take(const Options& o, const Communicator& world, nn::Module& net) {
   TakeOptions options;
   if (o.take.front() != "common")

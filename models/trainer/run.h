@@ -32,14 +32,14 @@ void require_same(const Communicator& world, const std::string& what, const std:
 // and their classes; of weights and checkpoints the length and what they say about themselves. Collective.
 void require_same_file(const Communicator& world, const std::filesystem::path& path, const CheckpointInfo& info);
 void require_same_data(const Communicator& world, const data::Source& source);
-// For batches of that layout and shape, with --seed, --dtype and --precision; with weights in blocks as --grid, --grid-of and
-// --sharded-weights say.
+// For batches of that layout and shape, with seed and precision.compute; with weights in blocks as grid.extents, grid.layers and
+// grid.sharded_weights say.
 void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const Options& options);
 // Whether ranks have parts of weights then.
 bool has_blocks(const Options& options);
 // Weights alone, and what their file says; with `averaged` those of a checkpoint with averaged ones are these. Collective.
 CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net, bool averaged = false);
-// The note of a training with --average-weights: their decay.
+// The note of a training with optimizer.average_weights: their decay.
 inline constexpr const char* averages_note = "averaged weights";
 // Where a training starts.
 struct Start {

@@ -200,7 +200,7 @@ data::SourcePtr open(const SampleOptions& o) {
 
 void require_label(const data::Source& source, const std::string& name) {
   if (name.empty()) return;
-  require(has_labels(source), "[data] --label {}: the samples of {} have no labels", name, source.name_of_sample(0));
+  require(has_labels(source), "[data] data.label {}: the samples of {} have no labels", name, source.name_of_sample(0));
   label_index(source, name);
 }
 
@@ -215,7 +215,7 @@ std::size_t label_index(const data::Source& source, const std::string& name) {
 }
 
 std::vector<std::int64_t> labels_of(const data::Source& source, const std::string& name, const std::string& what) {
-  require(has_labels(source), "[data] {} needs labels, and the samples of {} have none; --labels NAME=FILE gives them", what,
+  require(has_labels(source), "[data] {} needs labels, and the samples of {} have none; data.labels NAME=FILE gives them", what,
           source.name_of_sample(0));
   const auto place = label_index(source, name);
   std::vector<std::int64_t> result;

@@ -41,11 +41,11 @@ data::SourcePtr open(const SampleOptions& options, const std::string& data, cons
 // targets that are no classes.
 std::vector<std::int64_t> labels_of(const data::Source& source, const std::string& name, const std::string& what);
 bool has_labels(const data::Source& source);
-// Error: --label names labels that are not there.
+// Error: data.label names labels that are not there.
 void require_label(const data::Source& source, const std::string& name);
 // The place of `name` among the source's labels; "" is 0. Error: no such name.
 std::size_t label_index(const data::Source& source, const std::string& name);
-// What the classes of a folder of folders are called, from class 0 on; none: of any other source, and where --labels gave them.
+// Names of the classes of a folder of folders, from class 0 on; none: of any other source, and where data.labels gave them.
 std::vector<std::string> class_names(const data::Source& source, const SampleOptions& options);
 
 // Numbers that are predicted: a row for each sample.
@@ -53,7 +53,7 @@ struct TargetRows {
   std::vector<std::string> names{};  // none: the source has no numbers
   std::vector<double> values{};      // [samples, names]
 };
-// The table --targets, or else the source's own targets where they are rows of floating-point numbers. The table's first line
+// The table data.targets, or else the source's own targets where they are rows of floating-point numbers. The table's first line
 // names its columns; the first column is the sample's file (its name, or folder and name) or its number from 0, the others are
 // targets. Rows of files that are no samples are passed over. Errors, with the table and the row: cells that are no finite
 // numbers, numbers of no sample, two rows for a sample, a sample without a row.

@@ -25,13 +25,14 @@ std::vector<std::string> training_files(const Options& options, const std::vecto
 // Those of them that are refused where there are some of an earlier run, unless it is replaced or gone on with.
 std::vector<std::string> protected_files(const Options& options, std::vector<std::string> files);
 
-// --checkpoint-every and what goes with it, with signals.
+// checkpoint.epochs and the keys that go with it, with signals.
 void take_checkpoint_options(const Options& options, const Start& start, TrainerOptions& to);
-// What a summary says of checkpoints, and what the last line printed does: "0.1 s for 3 checkpoints, "; of --mtbf a line more.
+// What a summary says of checkpoints, and what the last line printed does: "0.1 s for 3 checkpoints, "; with checkpoint.mtbf a
+// line more.
 void add_checkpoints(nlohmann::ordered_json& summary, const Options& options, const TrainerResult& result);
 std::string checkpoint_text(const TrainerResult& result);
 std::string checkpoint_advice(const Options& options, const TrainerResult& result);
-// The lines of --mllog of a training, on rank 0; without it nothing.
+// The lines of report.mllog of a training, on rank 0; without it nothing.
 class TrainingMlLog {
  public:
   struct About {

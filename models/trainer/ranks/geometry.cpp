@@ -171,7 +171,7 @@ void require_same_geometry(const Communicator& world, const std::string& weights
           trained.orientation != example.orientation && !example.orientation.empty() && !trained.orientation.empty();
       return fmt::format("[data] {} is stored {}, {} was trained on {}: {}", name(differs), example.text(), weights,
                          trained.text(),
-                         turned ? way_out : "resample the volume, or train with --spacing, which resamples all volumes");
+                         turned ? way_out : "resample the volume, or train with data.spacing, which resamples all volumes");
     });
   if (world.rank() != 0 || samples.empty()) return;
   if (known != nowhere && !trained.known())

@@ -1,5 +1,5 @@
 #pragma once
-// --local-copies: the name of the training in --out, and its folder on the disks of the nodes.
+// checkpoint.local_folder: the name of the training in --out, and its folder on the disks of the nodes.
 
 #include <filesystem>
 #include <string>

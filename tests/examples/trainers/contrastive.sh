@@ -102,11 +102,11 @@ refuse 'a condition that is none' 'NAME=V,V' --set data.where=kind
 refuse 'a grid of other ranks' 'needs 3 ranks' --grid sample=3
 for bad in 99999999999999999999 010; do refuse "seed $bad" '--seed: a whole number' --seed "$bad"; done
 run "$tool" train --data "$work/plain.npy" --set data.label=nope --out "$work/refused"
-judge 'labels asked for that no sample has' refuses_once 'label nope: the samples of .*plain.npy.* have no labels'
+judge 'labels asked for that no sample has' refuses_once 'data.label nope: the samples of .*plain.npy.* have no labels'
 ranks 2 "$tool" train --data "$data" --set data.label=nope --out "$work/refused"
 judge 'labels asked for that are not there' refuses_once "there are no labels 'nope', but family, kind"
 run "$tool" evaluate --data "$work/plain.npy" --pixels --label nope --metrics geometry
-judge 'evaluate: labels that are not there' refuses_once '--label nope'
+judge 'evaluate: labels that are not there' refuses_once 'data.label nope'
 # unused WHAT OPTIONS...: data of a kind that has no use for the options
 unused() {
   what=$1
