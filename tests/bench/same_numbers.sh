@@ -2,7 +2,7 @@
 # Whether two builds compute the same numbers: CosmoFlow, ResNet and the contrastive losses, a few steps of each in float64, on one
 # rank and on grids. For changes that are to change no result, before they land: numbers of one machine, which no test can hold.
 #
-#   sh tests/bench/same_numbers.sh BEFORE AFTER        two build folders, as build/ is one
+#   sh tests/bench/same_numbers.sh BEFORE AFTER        two build folders, as build/ is one, of trainers that take keys
 #
 # What a run leaves (weights with running statistics, losses) is the same bit by bit on one rank and within 1e-12 on grids. Prints a
 # line for each run, `failed: NAME` for each that differs and ends with `N passed, M failed, K skipped`.

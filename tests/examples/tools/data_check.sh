@@ -77,8 +77,10 @@ judge 'with the same data it goes on, on another grid' succeeds
 
 # ---- values that are not finite
 place='infinite.npy \[13\]: the value at \[0, 5, 7\] \[z, y, x\] is inf$'
-classify() { run "$tools/classify" train --set data.labels=kind="$work/kinds.npy" --set data.validation_fraction=0.25 --filters 4 \
-  --batch 6 --epochs 1 --quiet "$@"; }
+classify() {
+  run "$tools/classify" train --set data.labels=kind="$work/kinds.npy" --set data.validation_fraction=0.25 --filters 4 --batch 6 \
+    --epochs 1 --quiet "$@"
+}
 classify --data "$work/pictures.npy" --out "$work/pictures"
 judge 'a classifier learns pictures' succeeds
 classify --data "$work/infinite.npy" --out "$work/bad"

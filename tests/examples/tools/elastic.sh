@@ -141,8 +141,7 @@ training="train --data $work/scans.h5 --filters 4 --batch 4 --epochs 1200 --set 
   # $MPIEXEC may hold options.
   survive() {
     exec "$elastic" --hosts localhost --forgive 1000 --watch-ranks --launcher "$MPIEXEC -n {ranks}" -- "$classify" $training \
-      --set checkpoint.steps=1 \
-      --out "$work/$1" >"$work/out" 2>"$work/err" </dev/null
+      --set checkpoint.steps=1 --out "$work/$1" >"$work/out" 2>"$work/err" </dev/null
   }
 
   # Ranks die, one or all of them, the wrapper's node, and the wrapper alone, at random moments.
