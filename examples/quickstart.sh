@@ -32,9 +32,7 @@ if [ ! -d "$universes" ]; then
 fi
 
 say "training on 2 ranks, every universe split in depth"
-run_ranks 2 "$build/examples/cosmoflow" train --data "$universes" --variant pyramid --grid depth=2 --set data.flips \
-  --set data.transpositions \
-  --epochs 10 --batch 8 --learning-rate 3e-4 --set schedule.warm_up=1 --set optimizer.clip_norm=1 --set data.test_fraction=0.2 \
+run_ranks 2 "$build/examples/cosmoflow" train "$root/examples/trainers/recipes/quickstart.toml" --data "$universes" \
   --out "$output/cosmoflow" --overwrite
 
 say

@@ -90,22 +90,20 @@ programs() {
   stated 'loss 15174.644020683, |gradient| 4837.428430701'
 }
 
-# trainings NAME PROGRAM OPTIONS...: seeds 1 to 3 on two ranks; summaries go to $work/NAME-SEED.json.
+recipes=examples/trainers/recipes
+# trainings NAME PROGRAM RECIPE OPTIONS...: seeds 1 to 3 on two ranks; summaries go to $work/NAME-SEED.json.
 trainings() {
-  name=$1 program=$2
-  shift 2
+  name=$1 program=$2 recipe=$root/$recipes/$3
+  shift 3
   for seed in 1 2 3; do
     say "  $name, seed $seed"
-    run_ranks 2 "$build/examples/$program" train "$@" --seed "$seed" --out "$work/out" --overwrite --quiet --json >"$work/$name-$seed.json"
+    run_ranks 2 "$build/examples/$program" train "$recipe" "$@" --seed "$seed" --out "$work/out" --overwrite --quiet --json >"$work/$name-$seed.json"
   done
 }
 # of_seeds NAME PATH: a number of the three summaries.
 of_seeds() { for seed in 1 2 3; do read_number "$work/$1-$seed.json" "$2"; done; }
 
 universes=$build/quickstart/universes
-common_options='--grid depth=2 --set data.flips --batch 8 --set schedule.warm_up=1 --set optimizer.clip_norm=1 --set data.test_fraction=0.2'
-quickstart_options="--variant pyramid --set data.transpositions --epochs 10 --learning-rate 3e-4 $common_options"
-hybrid_options="--variant hybrid --set network.batch_norm --set data.shifts --epochs 12 $common_options"
 make_universes() {
   [ ! -d "$universes" ] || return 0
   say 'simulating the universes of the quickstart'
@@ -117,9 +115,8 @@ make_universes() {
 
 quickstart() {
   make_universes
-  # shellcheck disable=SC2086  # options are split into words
-  trainings quickstart cosmoflow --data "$universes" $quickstart_options
-  section 'The quickstart, seeds 1 to 3' "mpiexec -n 2 build/examples/cosmoflow train --data build/quickstart/universes $quickstart_options --seed SEED --out run"
+  trainings quickstart cosmoflow quickstart.toml --data "$universes"
+  section 'The quickstart, seeds 1 to 3' "mpiexec -n 2 build/examples/cosmoflow train $recipes/quickstart.toml --data build/quickstart/universes --seed SEED --out run"
   # shellcheck disable=SC2046
   for of in Omega_m,0.29,0.75 sigma_8,0.15,0.95 N_spec,0.55,0.99; do
     parameter=${of%%,*} numbers=${of#*,}
@@ -134,10 +131,9 @@ quickstart() {
 half() {
   make_universes
   for precision in float32 bfloat16 float16; do
-    # shellcheck disable=SC2086
-    trainings "$precision" cosmoflow --data "$universes" $hybrid_options --precision "$precision"
+    trainings "$precision" cosmoflow cosmoflow_hybrid.toml --data "$universes" --precision "$precision"
   done
-  section 'Sixteen bits, seeds 1 to 3' "mpiexec -n 2 build/examples/cosmoflow train --data build/quickstart/universes $hybrid_options --precision PRECISION --seed SEED --out run"
+  section 'Sixteen bits, seeds 1 to 3' "mpiexec -n 2 build/examples/cosmoflow train $recipes/cosmoflow_hybrid.toml --data build/quickstart/universes --precision PRECISION --seed SEED --out run"
   stated 'are, for training, 0.275 in float32 (0.272 to 0.279), 0.275 in bfloat16'
   for precision in float32 bfloat16 float16; do
     # shellcheck disable=SC2046
@@ -150,8 +146,8 @@ half() {
 volumes() {
   data=$shared/data/3d/adrenalmnist3d/adrenal64.h5
   [ -f "$data" ] || { say "skipped: there is no $data"; return 0; }
-  trainings volumes classify --data "$data" --grid depth=2 --set data.flips
-  section 'Adrenal volumes at 64^3, seeds 1 to 3' 'mpiexec -n 2 build/examples/classify train --data adrenal64.h5 --grid depth=2 --set data.flips --seed SEED --out run'
+  trainings volumes classify adrenal.toml --data "$data"
+  section 'Adrenal volumes at 64^3, seeds 1 to 3' "mpiexec -n 2 build/examples/classify train $recipes/adrenal.toml --data adrenal64.h5 --seed SEED --out run"
   # shellcheck disable=SC2046
   row 'area under the curve after ten epochs' 0.858 0.03 '' $(of_seeds volumes validation.auc)
   stated 'reach a validation AUC of 0.858 (0.852 to 0.867)'
