@@ -1,12 +1,12 @@
-"""Prints the page of tests/bench/hippocampus.sh: FOLDER with SEED/summary.json, OPTIONS, PROCESSOR, SEED..."""
+"""Prints the page of tests/bench/hippocampus.sh: FOLDER with SEED/summary.json, RECIPE, PROCESSOR, SEED..."""
 
 import json
 import sys
 
-folder, options, processor, *seeds = sys.argv[1:]
+folder, recipe, processor, *seeds = sys.argv[1:]
 runs = [json.load(open(f"{folder}/{seed}/summary.json")) for seed in seeds]
 print("# Segmentation of the hippocampus\n")
-print(f"`unet3d train --data hippocampus {options} --seed SEED` on {processor}: 160 volumes to train on, 40 kept for validation (split")
+print(f"`unet3d train {recipe} --data hippocampus --seed SEED` on {processor}: 160 volumes to train on, 40 kept for validation (split")
 print("seed 1), weights of the last epoch. A class that is in truth or prediction only counts as Dice 0, in neither it is left out.\n")
 names = {c["class"]: f"class {c['class']}" for c in runs[0]["classes_scored"]}
 print("| seed | " + " | ".join(f"Dice, {n} | least | HD95 in mm (undefined)" for n in names.values()) + " | minutes of training | parameters |")

@@ -23,19 +23,17 @@ tool=$build/examples/unet3d
 [ -x "$tool" ] || die "$tool is not built: it needs the libraries of the examples"
 
 seeds=${MPIGRAD_SEEDS:-1 2 3}
-options='--window 40,56,40 --filters 12,24,48,96 --batch 2 --epochs 25 --learning-rate 2e-3 --set data.elastic=2 --set data.elastic_spacing=12'
-options="$options --set data.contrast=0.2 --set data.brightness=0.2 --set data.noise=0.1 --set checkpoint.half_weights"
+recipe=examples/trainers/recipes/hippocampus.toml
 results=$root/tests/bench/results/hippocampus-$(date +%F)
 mkdir -p "$root/tests/bench/results"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for seed in $seeds; do
-  # shellcheck disable=SC2086  # options are split into words
-  "$tool" train --data "$data" $options --seed "$seed" --out "$work/$seed"
+  "$tool" train "$root/$recipe" --data "$data" --seed "$seed" --out "$work/$seed"
   [ -z "${MPIGRAD_KEEP:-}" ] || cp -r "$work/$seed" "$MPIGRAD_KEEP/seed$seed"
 done
-# shellcheck disable=SC2086
-python3 "$root/tests/bench/hippocampus.py" "$work" "$options" "$(processor)" $seeds >"$work/page.md"
+# shellcheck disable=SC2086  # several seeds
+python3 "$root/tests/bench/hippocampus.py" "$work" "$recipe" "$(processor)" $seeds >"$work/page.md"
 mv "$work/page.md" "$results.md"
 cp "$work/${seeds%% *}/unet3d.png" "$results.png"
 chmod 644 "$results.md" "$results.png"

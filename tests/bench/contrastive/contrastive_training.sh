@@ -57,16 +57,14 @@ row() {
   printf '%s\n' "$line" >>"$page"
 }
 
-# training NAME TITLE: trains on two ranks with $options and $grid on $source, then evaluates.
+# training NAME TITLE: trains on two ranks by the recipe contrastive_NAME.toml on $source, then evaluates.
 training() {
-  name=$1 title=$2
+  name=$1 title=$2 recipe=examples/trainers/recipes/contrastive_$1.toml
   for seed in $seeds; do
     say "$name, seed $seed ..."
     out=$work/$name-$seed
-    # shellcheck disable=SC2086
-    run_ranks 2 "$tool" train --data "$source" $options $grid --epochs "$epochs" --seed "$seed" --out "$out" --quiet >&2
-    # shellcheck disable=SC2086
-    "$tool" train --data "$source" $options --epochs 0 --seed "$seed" --out "$out-0" --quiet >/dev/null
+    run_ranks 2 "$tool" train "$root/$recipe" --data "$source" --seed "$seed" --out "$out" --quiet >&2
+    "$tool" train "$root/$recipe" --data "$source" --epochs 0 --grid sample=1 --seed "$seed" --out "$out-0" --quiet >/dev/null
     evaluated "$out.untrained.json" --weights "$out-0/weights.h5"
     evaluated "$out.features.json" --weights "$out/weights.h5"
     evaluated "$out.head.json" --weights "$out/weights.h5" --projected
@@ -76,8 +74,8 @@ training() {
   evaluated "$work/$name.pixels.json" --pixels $size
   summary=$work/$name-$first_seed/summary.json
   {
-    printf '\n## %s\n\n```\nmpiexec -n 2 build/examples/contrastive train --data %s %s --epochs %s --seed SEED\n' "$title" \
-      "$(basename "$source")" "$options${grid:+ $grid}" "$epochs"
+    printf '\n## %s\n\n```\nmpiexec -n 2 build/examples/contrastive train %s --data %s --seed SEED\n' "$title" \
+      "$recipe" "$(basename "$source")"
     printf 'build/examples/contrastive evaluate --data %s %s\n```\n\n' "$(basename "$source")" "$evaluation"
     printf '%s parameters, %s samples; %s epochs in %.0f s, %.0f samples (pairs of views) a second, %s MiB per rank\n\n' \
       "$(read_number "$summary" parameters)" "$(read_number "$summary" training_samples)" "$(read_number "$summary" epochs)" \
@@ -105,21 +103,17 @@ commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
     "$seeds" "$first_seed"
 } >"$page"
 
-source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size= grid=
-options='--set data.stored=32,32 --set data.test_where=alphabets=3,4 --set data.label=charlabels' epochs=300
+source=$data/2d/omniglot_small1-images-idx3-ubyte.gz size=
 evaluation='--stored 32,32 --test-where alphabets=3,4 --label charlabels --group alphabets --few-shot 1,1 --ways 20 --episodes 400 --metrics none'
 numbers='few_shot_accuracy few_shot_standard_error'
 training omniglot 'Omniglot: characters of unseen alphabets, 20-way one-shot'
 
 source=$data/2d/mnist8k-images-idx3-ubyte.gz
-options='--set data.test_fraction=0.125' epochs=60
 evaluation='--test-fraction 0.125'
 numbers='probe_accuracy neighbour_accuracy retrieval_at_1'
 training mnist 'MNIST: 7,000 digits without labels, 1,000 kept aside'
 
-source=$data/3d/adrenalmnist3d/adrenal28.h5 size='--size 16,16,16' grid='--grid depth=2'
-options='--set data.part=train --encoder encoder3d --set network.blocks=1,1,1 --set data.size=16,16,16 --batch 128' epochs=40
-options="$options --learning-rate 0.003 --set schedule.warm_up=2 --augment crop:area=0.7,flip:axis=0:p=0.5,flip:axis=1:p=0.5,flip:axis=2:p=0.5,noise:p=0.5"
+source=$data/3d/adrenalmnist3d/adrenal28.h5 size='--size 16,16,16'
 evaluation='--part train --test-part val'
 numbers='probe_auc probe_accuracy neighbour_accuracy'
 training adrenal 'Adrenal glands, volumes'
