@@ -40,6 +40,10 @@ judge 'pkg-config knows the installed library' succeeds
 soname=$(readelf -d "$(find "$work/root" -name libmpigrad.so)" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
 soname_fits() { [ "$soname" = "libmpigrad.so.$(pkg-config --modversion mpigrad | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')" ]; }
 judge "the soname follows the version: $soname" soname_fits
+if [ -x "$prefix/bin/cosmoflow" ]; then
+  run "$prefix/bin/cosmoflow" train "$prefix/share/mpigrad/recipes/quickstart.toml" --size 32 --describe
+  judge 'an installed trainer describes the network of an installed recipe' says 'conv1'
+fi
 
 mkdir "$work/user"
 programs='two_ranks own_layer own_op own_data own_training'

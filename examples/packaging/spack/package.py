@@ -20,7 +20,7 @@ class Mpigrad(MesonPackage, CudaPackage):
     variant("hdf5", default=True, description="HDF5 files: data and checkpoints")
     variant("onednn", default=True, description="oneDNN for fast convolutions on CPUs")
     variant("trainer", default=True, description="The library of mpigrad/trainer.h")
-    variant("examples", default=True, description="Trainers and tools")
+    variant("examples", default=True, description="Trainers and tools, which are installed to bin, with recipes")
     variant("formats", default=True, description="Data in .gz, .npz, PNG and JPEG")
     variant("tests", default=False, description="Build the tests")
 
