@@ -1,11 +1,11 @@
 #!/bin/sh
 # Compiles everything (the library for CPUs, examples, tests) with other compilers, without warnings and without precompiled headers,
-# which shows that every file includes what it uses; and runs a few tests of each build. It takes minutes a compiler.
+# which shows that every file includes what it uses; and runs a few tests of each build. Takes some minutes per compiler.
 # `sh tests/run.sh --long compilers` runs it.
 #
-#   sh tests/compilers.sh [COMPILER...]   default: g++ 12 to 14 and clang++ 14 to 19, those that are installed
+#   sh tests/compilers.sh [COMPILER...]   default: the installed ones of g++ 12 to 14 and clang++ 14 to 19
 #
-# Builds in build/compilers/. Prints `failed: NAME` for each that fails and ends with `N passed, M failed, K skipped`.
+# Builds in build/compilers/. Prints `failed: NAME` for each failure and ends with `N passed, M failed, K skipped`.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a program of the build on GPUs that the CPU plays (tests/emulation/runtime.h):
+# Runs a program of the build on the GPU emulator (tests/emulation/runtime.h):
 #
 #   sh tests/emulated.sh build/tests/unit -tc='gpu:*'
 #   MPIGRAD_EMULATION=late sh tests/emulated.sh build/tests/unit -tc='gpu:*'

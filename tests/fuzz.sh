@@ -2,11 +2,11 @@
 # Fuzzes the readers of files with libFuzzer under the address and undefined-behaviour sanitizers. Every input must be refused with an
 # error or be read, within a limit on time and memory:
 #
-#   sh tests/fuzz.sh [--seconds N] [READER...]     20 seconds for each of all readers by default
+#   sh tests/fuzz.sh [--seconds N] [READER...]     by default 20 seconds for each reader
 #
 # A reader is one of the names of tests/fuzz/readers.cpp: cifar csv gzip hdf5_volumes hdf5_weights idx jpeg nifti npy npz png safetensors
-# tfrecord toml. The build, the corpus and the inputs that were found are in build/fuzz/; a corpus grows from run to run. An input that
-# found a fault goes to tests/fuzz/found/READER/, where `unit` reads it. Needs clang; prints `failed: NAME` for each reader with a fault
+# tfrecord toml. The build, the corpus and the found inputs are in build/fuzz/; a corpus grows from run to run.
+# An input that finds a fault goes to tests/fuzz/found/READER/, where `unit` reads it. Needs clang; prints `failed: NAME` for each reader with a fault
 # and ends with `N passed, M failed, K skipped`. Tens of minutes on two cores for the first build.
 set -u
 
@@ -52,7 +52,7 @@ for reader in ${chosen:-$readers}; do programs="$programs tests/fuzz_$reader"; d
 # shellcheck disable=SC2086  # several programs
 ninja -C "$folder" $programs >"$output" 2>&1 || { tail -n 40 "$output"; die 'no build'; }
 
-# Inputs are files: in memory, where the system has a folder for that.
+# Inputs are files; they are kept in memory if the system has a folder for that.
 scratch=$(mktemp -d /dev/shm/mpigrad-fuzz.XXXXXX 2>/dev/null || mktemp -d) || die 'no temporary folder'
 trap 'rm -rf "$scratch" "$output" "$progress" "$hung" "$running"; [ -z "$watcher" ] || kill -9 "$watcher" 2>/dev/null' EXIT
 export TMPDIR="$scratch" OMP_NUM_THREADS=1 UCX_MEM_MMAP_HOOK_MODE=none

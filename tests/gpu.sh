@@ -1,21 +1,21 @@
 #!/bin/sh
-# Checks everything that needs an NVIDIA GPU, and measures, in short steps of which those that decide most come first.
+# Checks everything that needs an NVIDIA GPU, and measures, in short steps; the most important steps come first.
 #
 #   sh tests/gpu.sh --minutes 30      runs steps in order until the time is over, from where the last run stopped
 #   sh tests/gpu.sh STEP...           these steps, whether or not they have run
-#   sh tests/gpu.sh --multi           the steps of a machine with two GPUs and more: five minutes behind the build, one report to send back
-#   sh tests/gpu.sh report            writes the report again; on what a real GPU did, to tests/bench/results and tests/gpu/README.md, too
+#   sh tests/gpu.sh --multi           the steps for two or more GPUs: five minutes after the build, one report to send back
+#   sh tests/gpu.sh report            writes the report again; a real GPU's also to tests/bench/results, tests/gpu/README.md
 #   sh tests/gpu.sh --list            the steps, their expected seconds and limits, and their tests
-#   sh tests/gpu.sh --bundle KIND     packs into .gpu-bundle what a machine lacks that can install nothing: full, small or built
-#   sh tests/gpu.sh --rehearse        all of it on GPUs that the CPU plays
+#   sh tests/gpu.sh --bundle KIND     packs into .gpu-bundle what an offline machine lacks; KIND: full, small or built
+#   sh tests/gpu.sh --rehearse        all steps on the GPU emulator
 #
-#   --report FOLDER   where the journal and the report are (default: build-gpu/report); --from FOLDER: goes on from the journal there
-#   --fresh           forgets what has run; so does another commit
-#   --all             every random case, where a step draws a sample
-#   --jobs N          runs up to N steps that only test side by side (default 1); what is timed runs alone
+#   --report FOLDER   folder of the journal and the report (default: build-gpu/report); --from FOLDER: continues the journal there
+#   --fresh           forgets the steps that have run; so does another commit
+#   --all             runs every random case instead of a sample
+#   --jobs N          runs up to N steps of tests at the same time (default 1); steps that measure times run alone
 #
 # MPIGRAD_PEER: a command that times PyTorch's step (takes --model --size --batch --dtype --compile ...). MPIGRAD_COMMIT: the commit,
-# where the tree has no repository. Exits non-zero if a step failed.
+# if the tree has no repository. Exits non-zero if a step failed.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -28,7 +28,7 @@ bundle=$root/.gpu-bundle
 report=${MPIGRAD_REPORT:-$build/report}
 programs=${MPIGRAD_GPU_PROGRAMS:-$build/tests}
 from='' minutes='' wanted='' fresh='' list='' jobs=1
-# Of one step in the journal; the whole is in build-gpu/steps.
+# Most lines of one step in the journal; the whole output is in build-gpu/steps.
 most_lines=3000
 
 while [ $# -gt 0 ]; do
@@ -93,7 +93,7 @@ journal=$report/journal.txt
 if [ -n "$from" ] && [ -f "$from/tuning.txt" ] && [ ! -f "$report/tuning.txt" ]; then cp "$from/tuning.txt" "$report/"; fi
 if [ -n "$list" ]; then list_steps; exit; fi
 
-# ---- what is known
+# ---- results known so far
 
 commit=$(commit_of_tree)
 if [ "$wanted" = ' report' ]; then
@@ -104,7 +104,7 @@ if [ "$wanted" = ' report' ]; then
 else
   nvidia-smi -L >/dev/null 2>&1 || die "there is no NVIDIA GPU here (nvidia-smi finds none)"
   if [ -n "$fresh" ]; then rm -f "$journal" "$build/report/journal.txt"; fi
-  # The longest of this commit: each machine may have done a part.
+  # The longest journal of this commit: each machine may have run a part of the steps.
   for known in "$journal" "${from:+$from/journal.txt}" "$build/report/journal.txt"; do
     if [ -z "$known" ] || [ ! -s "$known" ] || [ "$known" = "$journal" ]; then continue; fi
     if [ "$(commit_of_journal "$known")" != "$commit" ]; then say "$known is of another commit"; continue; fi
@@ -123,13 +123,13 @@ if [ -z "${MPIGRAD_GPU_RUNNER:-}${MPIGRAD_EMULATION:-}" ]; then
   done
 fi
 
-# ---- what is run
+# ---- running the steps
 
 began=$(date +%s)
 seconds_left() {
   if [ -z "$minutes" ]; then echo 1000000; else echo $(($(awk -v m="$minutes" 'BEGIN { printf "%d", 60 * m }') - $(date +%s) + began)); fi
 }
-# Steps that have begun and not ended; those that run side by side have a part of the journal each, which is added when they end.
+# Steps that are running. Steps that run at the same time write a part of the journal each, which is appended when they end.
 running=''
 keep_parts() {
   for part in "$build"/steps/.part-*; do
@@ -147,15 +147,15 @@ stop_steps() {
 trap 'stop_steps 130' INT
 trap 'stop_steps 143' TERM
 
-# What doctest prints around a test.
+# The lines that doctest prints around a test.
 around_tests='/^=\{60,\}$/d; /^TEST CASE:  /d; /^[^ ]*\.cpp:[0-9]*:$/d; /^$/d'
 
-# start_step NAME LIMIT JOURNAL: its output goes to a file of its own and to the journal, line by line.
+# start_step NAME LIMIT JOURNAL: starts a step; its output goes to its own file and, line by line, to the journal.
 start_step() {
   say "$1 ..."
   rm -f "$build/steps/.status-$1" "$build/steps/.part-$1"
   most=$2 settings=
-  # Side by side each takes longer than alone, and no time of a kernel is worth keeping.
+  # Steps that run at the same time take longer, so their times of kernels are not kept.
   if [ "$3" != "$journal" ]; then
     most=$((2 * most))
     settings="OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + jobs - 1) / jobs))} MPIGRAD_TUNING_FILE=none"
@@ -173,12 +173,12 @@ start_step() {
       sh -c 'printf "%s\n" "$$" >"$0"; exec timeout -k 10 "$@"' "$build/steps/.pid-$1" "$most" env $settings sh "$root/tests/gpu/report/gpu_step.sh" "$1" 2>&1 </dev/null
       echo $? >"$build/steps/.code-$1"
     } | sed -u "$tidy" | tee "$build/steps/$1.txt" | sed -u -n "1,${most_lines}p" >>"$3"
-    # Also where a disk is full: what ran is over.
+    # The status is written even if the disk is full: the step has ended.
     mv "$build/steps/.code-$1" "$build/steps/.status-$1" || echo 1 >"$build/steps/.status-$1"
   } &
 }
 
-# end_step NAME TESTS: what has come of it, in the journal; TESTS is empty where a step has none.
+# end_step NAME TESTS: writes the result of a step to the journal; TESTS is empty if the step has no tests.
 end_step() {
   name=$1 has_tests=$2
   read -r most had start <"$build/steps/.limit-$name"
@@ -233,7 +233,7 @@ report_step() {
   if [ "$report" != "$build/report" ]; then mkdir -p "$build/report"; cp "$journal" "$build/report/"; fi
 }
 
-# wait_for N: until fewer than N steps are running side by side.
+# wait_for N: waits until fewer than N steps are running.
 wait_for() {
   while :; do
     count=0
@@ -250,14 +250,14 @@ state_of() { states | awk -v name="$1" '$1 == name { print $2, $7 }'; }
 if [ "$wanted" != ' report' ]; then
   use_wheels
   if [ -f "$bundle/bundle.tar.gz" ]; then use_bundle "$bundle"; fi
-  # What a command that was killed had side by side has begun and not ended.
+  # Steps that ran at the same time in a killed command have begun and not ended.
   if [ ! -s "$journal" ]; then rm -f "$build"/steps/.part-*; else keep_parts; fi
   append "@run $began $kind $commit $gpu"
   if [ -f "$bundle/programs.tar.gz" ] && [ -z "${MPIGRAD_GPU_PROGRAMS:-}" ]; then
     why=$(use_programs "$bundle" "$arch") && programs=$build/built/bin
     [ -z "$why" ] || append "@note $(printf '%s\n' "$why" | tr '\n' ' ')"
   fi
-  # What is timed of cuDNN's kernels comes back with the report, and a later run times nothing.
+  # Times of cuDNN's kernels come back with the report, so that a later run need not measure them.
   MPIGRAD_TUNING_FILE=${MPIGRAD_TUNING_FILE:-$report/tuning.txt}
   export MPIGRAD_TUNING_FILE
   MPIGRAD_SOURCE_ROOT=$root MPIGRAD_REPORT=$report
@@ -281,7 +281,7 @@ if [ "$wanted" != ' report' ]; then
       case ${1:-} in
         passed | failed) if [ "$step" != build ] || [ -x "$programs/unit" ]; then continue; fi ;;
         interrupted)
-          # A build goes on where it was.
+          # A build continues where it stopped.
           if [ "${2:-0}" -ge 2 ] && [ "${step#build}" = "$step" ]; then
             append "@begin $step $(date +%s)"
             append 'was ended in the middle twice: not tried again by itself'
@@ -297,7 +297,7 @@ if [ "$wanted" != ' report' ]; then
         continue
       fi
     fi
-    # Tests run side by side; what is timed, and what uses up the memory, alone.
+    # Tests run at the same time; steps that measure times or fill the memory run alone.
     if [ "$jobs" -gt 1 ] && [ -n "$filter" ] && [ "${command#sanitize}" = "$command" ]; then
       wait_for "$jobs"
       part=$build/steps/.part-$step
@@ -322,7 +322,7 @@ if [ "$wanted" != ' report' ]; then
   if [ -z "$wanted" ] && [ "$kind" = real ]; then keep_report; fi
 fi
 
-# ---- what came of it
+# ---- the result
 
 say "the report: $page"
 states | awk '$2 == "failed" { print "failed: " $1 } $2 == "interrupted" { print "interrupted: " $1 }'

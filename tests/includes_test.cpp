@@ -1,5 +1,5 @@
-// The order of the tree, read from its #include lines: framework <- ops <- comm <- models <- examples, tests. An include points
-// left; leaves are included by themselves only; vendor headers stay in files whose folder or name tells so.
+// Checks the order of the tree from its #include lines: framework <- ops <- comm <- models <- examples, tests. An include points
+// left; leaves are included only by themselves; vendor headers stay in files whose folder or name says so.
 
 #include <doctest/doctest.h>
 
@@ -29,15 +29,15 @@ const std::map<std::string, int> levels{{"framework", 0}, {"ops", 1}, {"comm", 2
 
 const std::vector<std::string> leaves{"framework/cuda/",         "comm/transport/mpi/", "comm/transport/nccl/",
                                       "comm/transport/threads/", "comm/transport/dry/", "comm/hdf5/"};
-// Headers of leaves that say nothing of the vendor's.
+// Headers of leaves that do not mention the vendor.
 const std::set<std::string> public_leaf_headers{
     "comm/transport/mpi/mpi_comm.h", "comm/hdf5/hdf5_file.h",  "comm/hdf5/hdf5_tensor.h",  "comm/hdf5/io_thread.h",
     "framework/cuda/cuda.h",         "framework/cuda/graph.h", "framework/cuda/staging.h", "models/data/compressed/compressed.h",
     "models/data/images/decode.h"};
-// The leaves that are written in CUDA share its foundation.
+// Leaves that are written in CUDA; they may include CUDA's foundation.
 const std::set<std::string> cuda_leaves{"framework/cuda/", "comm/transport/nccl/"};
 
-// The beginnings of vendors' header names, and the folders where they may stand; or, after a star, the ends of names of files.
+// Prefixes of vendors' header names, and the folders where they may be included; after a star, suffixes of file names.
 const std::map<std::string, std::vector<std::string>> vendors{
     {"mpi.h", {"comm/transport/mpi/", "comm/hdf5/"}},
     {"hdf5", {"comm/hdf5/", "tests/support/hdf5_files"}},
@@ -107,7 +107,7 @@ std::string leaf_of(const std::string& path) {
   return "";
 }
 
-// Files that stand on CUDA, by the ends of their names or by their folder.
+// True for files that are written for CUDA, by the end of their name or by their folder.
 bool is_of_cuda(const std::string& path) {
   for (const char* ending : {"_cuda.h", "_cuda.cpp", ".cu", ".cuh"})
     if (path.ends_with(ending)) return true;
@@ -116,7 +116,7 @@ bool is_of_cuda(const std::string& path) {
   return path == "ops/kernel/gpu_tensors.h";
 }
 
-// A header of kernels is of its family: sources of other families, and all outside of ops, do without it.
+// True for a header of kernels that only its own family of ops may include.
 bool is_inner(const std::string& path) {
   if (!path.starts_with("ops/")) return false;
   for (const char* folder : {"ops/kernel/", "ops/backends/"})
@@ -128,7 +128,7 @@ bool is_inner(const std::string& path) {
 
 bool is_header(const std::string& path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
 
-// Headers that `meson install` copies, by their paths from the root, and where to; as Meson itself says.
+// Installed headers: path from the root to path below the include folder, as Meson reports them.
 std::map<std::string, std::string> installed_headers() {
   std::ifstream stream(std::filesystem::path(MPIGRAD_BUILD_ROOT) / "meson-info" / "intro-installed.json");
   const std::string text{std::istreambuf_iterator<char>(stream), {}}, root = std::string(MPIGRAD_SOURCE_ROOT) + "/";
@@ -157,9 +157,9 @@ TEST_CASE("includes: an include points left") {
       const auto target = levels.find(folder_of(include.name));
       const bool ours = target != levels.end() && include.name.find('/') != std::string::npos;
       INFO(source.path, " includes ", include.name);
-      // Examples show programs from outside, which see the installed headers.
+      // Examples show programs outside the tree, which include the installed headers.
       const bool installed = include.name.starts_with("mpigrad/");
-      // Exercises are copied away from the tree, with what judges them.
+      // Students copy exercises out of the tree, together with the judge.
       const bool exercise = include.name == "judge.h" || include.name.find("/checks/") != std::string::npos;
       if (include.quoted) CHECK((ours || installed || exercise));
       else CHECK_FALSE(ours);
@@ -169,7 +169,7 @@ TEST_CASE("includes: an include points left") {
     }
 }
 
-// What moves bytes knows nothing of tensors that are divided, of tapes over ranks, or of what users call.
+// Transports do not know distributed tensors, tapes over ranks, or the public interface.
 TEST_CASE("includes: transports include nothing of comm but transports") {
   for (const auto& source : sources()) {
     if (!source.path.starts_with("comm/transport/")) continue;
@@ -223,9 +223,9 @@ TEST_CASE("includes: vendor headers stay in their folders") {
         bool allowed = false;
         for (const auto& place : folders)
           allowed = allowed || (place[0] == '*' ? source.path.ends_with(place.substr(1)) : source.path.starts_with(place));
-        // Benches measure the bare libraries, and tests of MPI itself start it.
+        // Benches measure the vendors' libraries directly, and tests of MPI start it.
         allowed = allowed || source.path.starts_with("tests/bench/") || (vendor == "mpi.h" && source.path.starts_with("tests/"));
-        // What plays a library declares what its header does.
+        // An emulated library declares what the vendor's header declares.
         allowed = allowed || source.path.starts_with("tests/emulation/");
         CHECK(allowed);
       }
@@ -238,8 +238,8 @@ TEST_CASE("includes: vendor headers stay in their folders") {
       }
 }
 
-// The installed library lies alone: what its headers include must lie beside them. Of a vendor's headers mpi_comm.h needs MPI's,
-// and what a kernel includes needs the CUDA toolkit's.
+// Every header that an installed header includes must be installed, too. Of vendors' headers, only mpi_comm.h needs MPI's, and
+// headers of kernels need the CUDA toolkit's.
 TEST_CASE("includes: every header that an installed one includes is installed, and needs no more than fmt") {
   const auto needs_vendor = [](const std::string& path) {
     return path == "comm/transport/mpi/mpi_comm.h" || path == "framework/cuda/check.h" || path.ends_with(".cuh");
@@ -253,7 +253,7 @@ TEST_CASE("includes: every header that an installed one includes is installed, a
     if (place == installed.end()) continue;
     ++read;
     INFO(source.path);
-    // <mpigrad/mpigrad.h> and "framework/engine/tape.h" are found from the folders of pkg-config's flags.
+    // <mpigrad/mpigrad.h> and "framework/engine/tape.h" are found in the folders of pkg-config's flags.
     const bool umbrella = source.path.starts_with("models/mpigrad/");
     CHECK(place->second.ends_with(umbrella ? source.path.substr(std::string("models").size()) : "/mpigrad/" + source.path));
     for (const auto& include : source.includes) {
@@ -279,14 +279,14 @@ TEST_CASE("includes: every variable that the library reads is compared between r
   CHECK(read == known);
 }
 
-// Files that are written elsewhere follow links, wait at pipes, or have names that others can foresee.
+// Files made in other ways follow links, wait at pipes, or have names that other users can predict.
 TEST_CASE("includes: files are made in framework/base/new_file.cpp") {
   const std::vector<std::string> words{"ofstream",  "std::fstream",   "O_CREAT",       "creat(",       "freopen(",
                                        "H5Fcreate", "ZIP_CREATE",     "ZIP_TRUNCATE",  "gzopen",       "MPI_File_open",
                                        "::rename(", "renameat",       "write_to_png(", "std::tmpfile", "::overwrite_existing",
                                        "fopen64(",  "update_existing"};
-  // own_files.cpp makes files that other users may not touch. HDF5 and libzip make files themselves: exclusively, or such as a
-  // NewFile of rank 0 has made before.
+  // own_files.cpp makes files that other users may not touch. HDF5 and libzip make files themselves: exclusively, or over a file
+  // that a NewFile of rank 0 has made before.
   const std::set<std::string> allowed{"framework/base/new_file.cpp", "framework/base/own_files.cpp", "comm/hdf5/hdf5_writer.cpp",
                                       "models/data/compressed/zip.cpp"};
   std::set<std::string> making;
@@ -306,7 +306,7 @@ TEST_CASE("includes: files are made in framework/base/new_file.cpp") {
 TEST_CASE("includes: headers begin with #pragma once or, where they are precompiled, an include guard; no tabs") {
   for (const auto& source : sources()) {
     INFO(source.path);
-    // What is precompiled is a file of its own, in which compilers warn of it.
+    // Precompiled headers are main files; compilers warn of #pragma once in them.
     if (is_header(source.path) && source.path.find("/precompiled") == std::string::npos)
       CHECK((source.text.starts_with("#pragma once\n") || source.text.starts_with("#ifndef MPIGRAD_")));
     CHECK(source.text.find('\t') == std::string::npos);

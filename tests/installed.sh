@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the build to a folder of its own and uses it from there as others do, with nothing of the source tree in reach: every
+# Installs the build to a temporary folder and uses it from there as others do, without access to the source tree: every
 # header by itself, and programs found by pkg-config, by CMake and as a Meson subproject (of a copy of the sources), run on two
 # ranks. Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
 set -u
@@ -10,12 +10,12 @@ choose_launcher
 . "$root/tests/suite.sh"
 
 compiler=${CXX:-c++}
-# Meson has all that is freed overwritten, also by compilers.
+# Meson sets it, so that all freed memory is overwritten, also in compilers.
 unset MALLOC_PERTURB_
-# GCC collects its garbage less often then, and takes a twelfth of the time less.
+# GCC collects garbage less often with this option and takes a twelfth less time.
 sooner=--param=ggc-min-heapsize=600000
 "$compiler" "$sooner" -Werror -fsyntax-only -x c++ /dev/null 2>/dev/null || sooner=
-# Of the cores, half: tests run beside this one.
+# Half of the cores, because other tests run at the same time.
 jobs=$((($(nproc) + 1) / 2))
 description=$build/meson-private/mpigrad.pc
 if [ ! -f "$description" ]; then
@@ -23,7 +23,7 @@ if [ ! -f "$description" ]; then
   exit 0
 fi
 
-# The build's own prefix, below a folder that goes away; pkg-config is told where it is.
+# The build's own prefix, below a temporary folder; pkg-config is told its place.
 prefix=$work/root$(sed -n 's/^prefix=//p' "$description")
 run meson install -C "$build" --no-rebuild --quiet --destdir "$work/root"
 judge 'the build can be installed' succeeds
@@ -31,7 +31,7 @@ headers=$prefix/include/mpigrad
 installed=$(find "$work/root" -name mpigrad.pc)
 PKG_CONFIG_PATH=$(dirname "$installed")${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
-# The compiler is a user's: no flag, and no folder to look for headers in, comes from the environment.
+# The compiler acts as a user's: no flags and no include folders come from the environment.
 unset CPATH CPLUS_INCLUDE_PATH CPPFLAGS CXXFLAGS LDFLAGS
 of_package() { pkg-config --define-variable=prefix="$prefix" "$@"; }
 flags() { of_package "$@" mpigrad; }
@@ -51,7 +51,7 @@ for program in $programs own_trainer; do cp "$root/examples/first/$program.cpp" 
 cp "$root/tests/package/CMakeLists.txt" "$root/tests/package/meson.build" "$work/user/"
 cd "$work/user" || die "no folder $work/user"
 
-# what_they_print FOLDER HOW: the programs in FOLDER, on two ranks where MPI is, else on two threads.
+# what_they_print FOLDER HOW: runs the programs in FOLDER, on two ranks with MPI, otherwise on two threads.
 numbers='loss 15174.644020.*gradient. 4837.428430'
 both_say() { succeeds && [ "$(grep -c "planes, $numbers" "$work/out")" -eq "$1" ]; }
 same_mean() { succeeds && [ "$(sed -n 's/.*: mean \([^;]*\);.*/\1/p' "$work/out" | sort -u | wc -l)" -eq 1 ] && [ "$(wc -l <"$work/out")" -eq 2 ]; }
@@ -66,7 +66,7 @@ what_they_print() {
   judge "own_op on 2 ranks, $2" same_mean
 }
 
-# ---- pkg-config. Of all that the compiler read nothing lies in the source tree.
+# ---- pkg-config. The compiler must read no file of the source tree.
 apart_from_tree() { succeeds && ! grep -F -e "$root/" depends >&2 && grep -q -F -e "$headers/" depends; }
 for program in $programs; do
   # shellcheck disable=SC2046  # flags are words
@@ -78,7 +78,7 @@ judge 'two_ranks on 1 rank' both_say 1
 threads 3 ./two_ranks
 judge 'two_ranks on 3 threads' both_say 3
 what_they_print . 'by pkg-config'
-# The losses of five epochs, which fall, on any number of ranks.
+# The losses of five epochs, which must fall, on any number of ranks.
 losses() { sed -n 's/.*rank 0: epoch [0-9]*, loss //p' "$work/out"; }
 run ./own_data
 losses >alone.txt
@@ -106,7 +106,7 @@ if [ -f "$headers/trainer.h" ]; then
   judge 'libmpigrad needs nothing of the library of trainers' none_of_trainer
 fi
 
-# ---- own_op with its kernel, where nvcc is and the library was built with it
+# ---- own_op with its kernel, if there is an nvcc and the library was built with it
 nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || :)
 if [ -f "$headers/framework/cuda/launch.cuh" ] && [ -n "$nvcc" ]; then
   cp "$root/examples/first/own_op_kernels.cu" .
@@ -128,7 +128,7 @@ else
   skip 'there is no nvcc, or the library was built without CUDA'
 fi
 
-# ---- exercises, as a student does them: a folder that tasks.py writes, one command for each
+# ---- exercises as a student does them: tasks.py writes a folder, then one command for each exercise
 if have make; then
   run python3 "$root/examples/lessons/exercises/tasks.py" exercises
   judge 'the exercises are written to a folder' succeeds
@@ -148,8 +148,8 @@ if have make; then
   judge 'make alone lists them' says 'make NUMBER, of: .*00a.* 13b'
 fi
 
-# ---- every header by itself. Public headers must not need a vendor's, which a user may not have: here these end the compiler.
-# Only mpi_comm.h needs MPI's, and only framework/cuda/check.h and *.cuh, for kernels, the CUDA toolkit's.
+# ---- every header by itself. Public headers must not need a vendor's header, which a user may not have: here such headers are
+# poisoned. Only mpi_comm.h needs MPI's, and only framework/cuda/check.h and *.cuh, for kernels, need the CUDA toolkit's.
 mkdir -p poison/oneapi/dnnl
 for header in mpi.h hdf5.h cblas.h oneapi/dnnl/dnnl.hpp cuda.h cuda_runtime.h cuda_runtime_api.h cudnn.h cudnn_graph.h cublas_v2.h \
   cublasLt.h nccl.h zlib.h zip.h png.h turbojpeg.h; do
@@ -174,7 +174,7 @@ if [ -f "$headers/comm/transport/mpi/mpi_comm.h" ]; then
   judge 'mpi_comm.h compiles where MPI is' succeeds
 fi
 
-# ---- an op whose traits are misspelt, missing or beside traits() does not compile
+# ---- an op with misspelt or missing traits, or with traits in addition to traits(), does not compile
 refused() {
   # shellcheck disable=SC2046
   run "$compiler" -std=c++20 -fsyntax-only "$1.cpp" $(flags --cflags)
@@ -187,7 +187,7 @@ refused without 'an op has .static constexpr OpTraits traits()' 'an op without t
 sed 's/\(.*\)OpTraits traits() { return {\.name = "wavelet",.*/&\n\1bool communicates = true;/' own_op.cpp >beside.cpp
 refused beside "belongs in the op's traits()" 'an op with a trait beside its traits() does not compile'
 
-# ---- Spack's recipe names options that there are
+# ---- Spack's recipe names only options that exist
 options_of() { sed -n "s/^option('\([a-z0-9_]*\)'.*/\1/p" "$root/meson_options.txt"; }
 recipe=$root/examples/packaging/spack/package.py
 named=$(sed -n 's/.*feature("\([a-z0-9]*\)")[,)].*/\1/p; s/.*feature("[a-z0-9]*", "\([a-z0-9]*\)").*/\1/p; s/.*"-D\([a-z_]*\)=.*/\1/p' "$recipe" | grep -v '^0$' | sort -u)
@@ -214,9 +214,9 @@ else
   skip 'CMake is not installed'
 fi
 
-# ---- a Meson subproject. It is compiled once more, not optimised, and without the libraries that it can do without but MPI's: their
-# absence has code of its own. Forty-eight files at a time, which takes less than half of the time, and as packagers may do it: what is a
-# file's own must not have the name of what is its neighbour's.
+# ---- a Meson subproject. It is compiled once more, without optimisation, and without all optional libraries except MPI: their
+# absence has code of its own. A unity build of 48 files at a time takes less than half of the time, and packagers may use one:
+# names local to a file must differ from those of its neighbours.
 mkdir -p subprojects/mpigrad
 (cd "$root" && tar -cf - --exclude='./build*' --exclude=./.git --exclude=./tests/bench/results .) | tar -C subprojects/mpigrad -xf -
 unset PKG_CONFIG_PATH

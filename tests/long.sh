@@ -4,14 +4,14 @@
 #   sh tests/run.sh --long          lists them, with date, commit, processor, minutes and result of each last run
 #   sh tests/run.sh --long NAME     runs one
 #
-# Ends with `N passed, M failed, K skipped`. One that is ended by the limit counts as failed.
+# Ends with `N passed, M failed, K skipped`. A test that reaches the limit counts as failed.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/examples/packaging/packages.sh"
 page=$root/tests/long.md
 
-# NAME | what of meson's list, of `unit` by names, or which script | what it shows
+# NAME | selection in meson's list, in `unit` by names, or a script | what it shows
 tests='
 comparison|unit comparison:*|30,000 random windows, pools and norms that were never drawn before, against plain loops
 adjoint|unit adjoint fuzz*|200,000 random programs of communication: values, gradients, second derivatives
@@ -36,7 +36,7 @@ thread|sanitizers.sh thread|races and deadlocks of what runs on several threads
 '
 
 row_of() { printf '%s' "$tests" | grep "^$1|"; }
-# last_run NAME: the cells behind a name in the page.
+# last_run NAME: the last cells of the test's row in the page.
 last_run() { sed -n "s/^| $1 | .* | \(.* | .* | .* | .* | .*\) |\$/\1/p" "$page" 2>/dev/null; }
 
 write_page() {

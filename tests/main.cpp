@@ -1,6 +1,6 @@
-// The program `unit`: all tests that need no launcher. Options are doctest's (--help); besides, --verbose-skips or
-// MPIGRAD_SHOW_SKIPS=1 names every skipped test. Closes with lines for tests/run.sh: `skipped: COUNT REASON`, `failed: NAME` and,
-// last, `N passed, M failed, K skipped`.
+// The program `unit`: all tests that need no launcher. Options: those of doctest (--help), and --verbose-skips or
+// MPIGRAD_SHOW_SKIPS=1, which names every skipped test. The last lines are for tests/run.sh: `skipped: COUNT REASON`, `failed:
+// NAME` and, last, `N passed, M failed, K skipped`.
 
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -53,7 +53,7 @@ bool names_skips(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  setenv("MPIGRAD_TUNING_FILE", "none", 1);  // a user's is left alone
+  setenv("MPIGRAD_TUNING_FILE", "none", 1);  // do not change a user's file
   doctest::Context context(argc, argv);
   context.setOption("no-intro", true);
   const int result = context.run();

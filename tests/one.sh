@@ -1,19 +1,20 @@
 #!/bin/sh
 # Runs one entry of the list in tests/meson.build, ends it when it hangs, and prints as its last line
-# `N passed, M failed, K skipped`. More arguments, meson test --test-args, go to the program.
+# `N passed, M failed, K skipped`. Further arguments (meson test --test-args) go to the program.
 #
 #   sh tests/one.sh program COMMAND...            a program of many tests, which prints that line itself
 #   sh tests/one.sh ranks P COMMAND...            one test on P ranks, which passes if all of them exit with 0
-#   sh tests/one.sh emulated MODE program|ranks ...   the same on GPUs that the CPU plays: MPIGRAD_EMULATION=MODE
+#   sh tests/one.sh emulated MODE program|ranks ...   the same on the GPU emulator: MPIGRAD_EMULATION=MODE
 #
-# With MPIGRAD_TEST_ALL the long tests run as well, and limits are longer. Exits with 77 where all was skipped.
+# With MPIGRAD_TEST_ALL the long tests run as well, and limits are longer. Exits with 77 if every test was skipped.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/examples/packaging/packages.sh"
 choose_launcher
 
-# Seconds in which no test ends: it hangs. Far above what any test takes on a loaded machine; the suites end their own first.
+# Seconds without the end of a test after which the program counts as hung. Far above the time of any test on a loaded machine;
+# the suites end their own tests earlier.
 limit=360
 if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then limit=1860; fi
 . "$root/tests/watch.sh"

@@ -1,11 +1,11 @@
-# Shared by tests/watch.sh and tests/suite.sh: what a limit ends is ended whole.
+# Shared by tests/watch.sh and tests/suite.sh: a limit ends a program together with all processes that it has started.
 #
-#   end_marked MARK   every process whose environment holds MARK, in whatever group, session or place in the tree: asked to end, and
-#                     killed after 10 seconds
+#   end_marked MARK   asks every process whose environment holds MARK to end (in any group, session or place in the tree), and
+#                     kills it after 10 seconds
 #
-# A limit that ends a process and its group leaves those that have a group of their own, as what a `timeout` has started has.
+# Ending only a process and its group would leave processes with a group of their own, such as those that `timeout` starts.
 #
-# POSIX sh; elsewhere than on Linux nothing is found.
+# POSIX sh; finds processes only on Linux.
 
 # shellcheck shell=sh
 marked_processes() {

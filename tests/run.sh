@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what is missing, builds, runs every test and ends with one line `N passed, M failed, K skipped`.
+# Installs missing packages, builds, runs every test and ends with one line `N passed, M failed, K skipped`.
 #
-#   sh tests/run.sh                    everything that is quick
+#   sh tests/run.sh                    all quick tests
 #   sh tests/run.sh SUITE...           some of unit, mpi, emulated, examples, site; site makes the whole site and looks at it, too
 #   sh tests/run.sh --long [NAME]      a long test by itself, or their list with the last run of each (tests/long.sh)
 #
@@ -41,7 +41,8 @@ build_targets
 choose_launcher
 if [ -n "$long" ]; then exec sh "$root/tests/long.sh" "$long"; fi
 
-# The list is in tests/meson.build. Limits are one.sh's. Three at a time on two cores: some suites wait for limits most of the time.
+# The list of tests is in tests/meson.build, the limits are in one.sh. Three at a time on two cores: some suites mostly wait for
+# limits.
 rm -f "$build/meson-logs/testlog.json"
 # shellcheck disable=SC2086  # several options
 PYTHONUNBUFFERED=1 meson test -C "$build" --no-rebuild --num-processes 3 $suites || [ -s "$build/meson-logs/testlog.json" ] || die "no test ran"

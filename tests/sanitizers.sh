@@ -7,7 +7,7 @@
 #   thread    races and deadlocks of what runs on several threads: ranks of the `threads` transport, watchdog, I/O thread, loaders.
 #             With OMP_NUM_THREADS=1, because libgomp is not instrumented and its barriers are not seen.
 #
-# A finding fails its part, and is shown. What is suppressed stands in tests/sanitizers/, with the reason. Prints `failed: NAME` for
+# A finding is shown and fails its part. Suppressions are in tests/sanitizers/, with their reasons. Prints `failed: NAME` for
 # each part that failed and ends with `N passed, M failed, K skipped`, of tests; tests/run.sh --long calls it. MPIGRAD_SANITIZED_TESTS
 # chooses tests by name, as -tc of `unit` does; MPIGRAD_SANITIZED_FILES chooses tests of `address` by source, as -sf of `unit` does;
 # MPIGRAD_SANITIZER_FROM=N begins with the N-th test. Some hours on two cores, most of them for the compiler.
@@ -30,14 +30,15 @@ done
 [ "$#" -gt 0 ] || set -- address thread
 
 passed=0 failed=0 skipped=0
-# Source files of `unit` whose tests the thread sanitizer sees something in.
+# Source files of `unit` with tests that use several threads, so that the thread sanitizer can find something.
 threaded='*adjoint_fuzz*,*checkpoint*,*checks*,*collectives*,*comparison*,*data_test*,*device_transport*,*distributed*,*exchange*'
 threaded="$threaded,*hdf5*,*launch*,*layouts*,*point_to_point*,*reduction*,*ring*,*sources*,*transport*,*views*,*watch*"
 
-# Trainings of a minute and more, which would take an hour each: their layers, grids and steps are in shorter tests.
+# Trainings of a minute and more, which would take an hour each here: shorter tests have the same layers, grids and steps.
 too_long='CosmoFlow*12 steps*'
 
-# Only what is needed is built, with the plain loops of framework/base/target_clones.h and line numbers. Sums of the optimiser stay as they are.
+# Builds only what is needed, with the plain loops of framework/base/target_clones.h and with line numbers. The optimiser keeps
+# the order of sums.
 build_sanitized() {
   case $1 in
     address) folder=$build/sanitize-address flags=address,undefined ;;
@@ -51,7 +52,7 @@ build_sanitized() {
   ninja -C "$folder" tests/unit >"$output" 2>&1
 }
 
-# part NAME COMMAND...: some tests of one build.
+# part NAME COMMAND...: runs some tests of one build.
 part() {
   name=$1
   shift
@@ -74,7 +75,7 @@ part() {
   fi
 }
 
-# in_parts KIND FILES: the tests of these source files, twenty at a time, so that one that ends the program takes few with it.
+# in_parts KIND FILES: runs the tests of these source files, twenty files at a time, so that a crash loses few tests.
 in_parts() {
   kind=$1 files=$2
   unit=$build/sanitize-$kind/tests/unit
@@ -99,13 +100,13 @@ in_parts() {
 unset MPIGRAD_TEST_ALL  # the long tests take days here
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:detect_leaks=1"
-# oneDNN 2.6.3 reads past the end of a table when it makes kernels for AMX, and then crashes in most runs (ops/README.md).
+# oneDNN 2.6.3 reads past the end of a table when it generates kernels for AMX, and then crashes in most runs (ops/README.md).
 export ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
 export LSAN_OPTIONS="suppressions=$lists/leak.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1"
 export TSAN_OPTIONS="suppressions=$lists/thread.txt:second_deadlock_stack=1:history_size=4"
-# UCX, which MPICH may bring along, replaces madvise() in the C library; threads that end call it where the thread sanitizer has
-# already forgotten them, and crashes.
+# UCX, which MPICH may use, replaces madvise() in the C library; ending threads call it after the thread sanitizer has forgotten
+# them, which crashes.
 export UCX_MEM_MMAP_HOOK_MODE=none
 fixed_addresses=
 if have setarch && setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses="setarch $(uname -m) -R"; fi

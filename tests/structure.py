@@ -20,7 +20,7 @@ top = ('framework', 'ops', 'comm', 'models', 'tests', 'examples')
 library = ('framework', 'ops', 'comm', 'models')
 compiled = ('.h', '.cpp', '.cu', '.cuh')
 code = compiled + ('.inc', '.py', '.sh')
-# Inputs that fuzzers have found, which no person has to overlook.
+# Inputs found by fuzzers, which people need not read.
 fuzzed = 'tests/fuzz/found'
 
 

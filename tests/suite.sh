@@ -1,9 +1,10 @@
-# Shared by the suites of programs run as a user does; they source examples/packaging/packages.sh, call choose_launcher and end with `summary`.
+# Shared by the suites that run programs as a user does. Suites source examples/packaging/packages.sh, call choose_launcher and
+# end with `summary`.
 #
-#   needs                 skips all where a program was not built
-#   run, ranks, threads   run a program: alone, under the launcher, on threads
-#   compile               run a program that compiles, for however long it takes
-#   judge                 one test of what the last one did
+#   needs                 skips the suite if a program was not built
+#   run, ranks, threads   run a program: one process, under the launcher, on threads
+#   compile               runs a program that compiles, without a time limit
+#   judge                 one test of the last program's result
 #
 # POSIX sh.
 
@@ -15,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# needs WHAT PROGRAM...: ends the suite as one skipped test where a program is missing; WHAT ("the tools are") is not built then.
+# needs WHAT PROGRAM...: ends the suite as one skipped test if a program is missing; WHAT ("the tools are") is named as not built.
 needs() {
   whole=$1
   shift
@@ -27,20 +28,20 @@ needs() {
   done
 }
 
-# run COMMAND...: output to $work/out and $work/err, exit status to $status. The limit, of $limit or 300 seconds, is for what hangs
-# (tests/watch.sh), and ends all that it has started.
+# run COMMAND...: output to $work/out and $work/err, exit status to $status. The limit ($limit or 300 seconds) is for hangs
+# (tests/watch.sh) and ends all processes that the command has started.
 run() {
   progressed "$*"
   run_began=$(date +%s)
   MPIGRAD_TEST_RUN=$work timeout -k 5 "${limit:-300}" "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
-  # 137 is also that of a program that a test has killed, and what that leaves is looked at.
+  # 137 is also the status of a program that a test has killed in order to look at what it leaves.
   if [ "$status" -eq 124 ] || { [ "$status" -eq 137 ] && [ $(($(date +%s) - run_began)) -ge "${limit:-300}" ]; }; then
     end_marked "MPIGRAD_TEST_RUN=$work"
   fi
 }
 progressed() { [ -z "${MPIGRAD_TEST_PROGRESS:-}" ] || printf '%s\n' "$1" >>"$MPIGRAD_TEST_PROGRESS"; }
-# The same without a limit: how long a compiler takes tells of the machine, not of a hang. Only the limit of all tests together ends it.
+# Like run, but without a limit: the time of a compiler depends on the machine. Only the limit of all tests together ends it.
 compile() {
   progressed "compiling: $*"
   "$@" >"$work/out" 2>"$work/err" </dev/null
@@ -53,7 +54,8 @@ ranks() {
   # shellcheck disable=SC2086  # MPIEXEC may hold options
   run $MPIEXEC -n "$p" "$@"
 }
-# Rank 0 gets arguments or a folder that others do not: unequal FIRST OTHERS COMMAND..., unequal_folders FIRST OTHERS COMMAND...
+# Gives rank 0 other arguments or another folder than the other ranks: unequal FIRST OTHERS COMMAND..., unequal_folders FIRST
+# OTHERS COMMAND...
 cat >"$work/unequal" <<'END'
 #!/bin/sh
 how=$1 mine=$2
@@ -66,7 +68,7 @@ END
 chmod +x "$work/unequal"
 unequal() { ranks 2 "$work/unequal" arguments "$@"; }
 unequal_folders() { ranks 2 "$work/unequal" folder "$@"; }
-# full COMMAND...: run, with standard output on a device that is full.
+# full COMMAND...: like run, with standard output on a full device.
 full() {
   : >"$work/out"
   timeout -k 5 120 "$@" >/dev/full 2>"$work/err" </dev/null
@@ -80,23 +82,23 @@ threads() {
 
 # ---- conditions
 
-# Exit 1 and one line that says why.
+# Exit status 1 and one line with the reason.
 refuses_full() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q 'No space left on device$' "$work/err"; }
-# Exit 0 and a warning that matches.
+# Exit status 0 and a warning that matches.
 warns() { succeeds && grep -q -e "^warning: .*$1" "$work/err"; }
 silent() { succeeds && [ ! -s "$work/err" ]; }
-# Not 0, and not by a signal or the time limit.
+# Failed, but not by a signal or the time limit.
 refuses() { [ "$status" -gt 0 ] && [ "$status" -lt 124 ] && grep -q -e "$1" "$work/err"; }
-# One line on standard error in all ranks together, exit code 1: nobody was aborted.
+# Exit status 1 and one line on standard error from all ranks together: no rank was aborted.
 refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
-# number NAME: of the JSON document printed.
+# number NAME: a value of the JSON document that was printed.
 number() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1"; }
-# about A B [PART]: equal to a thousandth, or that part.
+# about A B [PART]: A and B are equal to a thousandth, or to PART.
 about() { awk -v a="$1" -v b="$2" -v part="${3:-0.001}" 'BEGIN { r = a / b; exit !(r > 1 - part && r < 1 + part) }'; }
 is_json() { succeeds && python3 -m json.tool "$work/out" >/dev/null; }
 no_file() { [ ! -e "$1" ]; }
 
-# judge NAME CONDITION...: one test, passed if the condition, a command, succeeds.
+# judge NAME CONDITION...: one test; it passes if the condition, a command, succeeds.
 judge() {
   name=$1
   shift
@@ -114,7 +116,7 @@ skip() {
   printf 'skipped: 1 %s\n' "$1"
 }
 
-# `N passed, M failed, K skipped`; its status is the suite's.
+# Prints `N passed, M failed, K skipped`; its status is the suite's.
 summary() {
   printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
   [ "$failed" -eq 0 ]
@@ -123,11 +125,11 @@ summary() {
 # ---- conditions
 succeeds() { [ "$status" -eq 0 ]; }
 says() { succeeds && grep -q -e "$1" "$work/out"; }
-# Exit 2 and one line that matches.
+# Exit status 2 and one line that matches.
 refuses_arguments() {
   [ "$status" -eq 2 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -s "$work/out" ]
 }
-# near_losses METRICS METRICS: the training losses of two or more epochs, to 1e-9 of them.
+# near_losses METRICS METRICS: the training losses of two or more epochs are equal to 1e-9, relative.
 near_losses() {
   succeeds && awk -F, '
     FNR == 1 { file++; next }
@@ -135,7 +137,7 @@ near_losses() {
     file == 2 { d = $2 - a[FNR]; if (d < 0) d = -d; n++; if (d > 1e-9 * a[FNR]) bad = 1 }
     END { exit bad || n < 2 }' "$1" "$2"
 }
-# same_losses FILE EPOCH FILE EPOCH: losses of two epochs in tables of runs, to 1e-9 relative.
+# same_losses FILE EPOCH FILE EPOCH: the losses of two epochs in tables of runs are equal to 1e-9, relative.
 same_losses() {
   awk -F, -v first="$2" -v second="$4" '
     FNR == 1 { file++ }

@@ -16,7 +16,7 @@ def repeat_line(build, test, name):
     """The command that runs one failed test again: of a program of many tests that one alone, where it can."""
     command = f'meson test -C {shlex.quote(build)} {shlex.quote(test)}'
     if test.startswith('unit') and not re.search(r'ended with status', name):
-        # Commas separate doctest's filters, and ? stands for any character.
+        # Commas separate doctest's filters; ? matches any character.
         command += ' --test-args="-tc=\'' + re.sub(r'[,\'"\\$`]', '?', name) + '\'"'
     return command
 

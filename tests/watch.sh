@@ -1,12 +1,12 @@
-# Shared by scripts that run tests and source examples/packaging/packages.sh: a program is ended when it hangs, not when the machine is slow.
+# Shared by scripts that run tests and source examples/packaging/packages.sh: ends programs that hang, not slow ones.
 #
-#   run_limited SECONDS COMMAND...   output to $output, exit status to $status; a program in which for SECONDS no test has begun or
-#                                    ended is ended with all that it has started (tests/processes.sh), with status 124 and a last line
-#                                    that names the test. While something is compiled (tests/suite.sh) it has no such limit
-#   show_output NAME                 what it printed
+#   run_limited SECONDS COMMAND...   output to $output, exit status to $status. If no test begins or ends for SECONDS, it is
+#                                    ended with all that it started (tests/processes.sh), with status 124 and a last line
+#                                    that names the test. There is no such limit during compilation (tests/suite.sh)
+#   show_output NAME                 shows the output
 #
-# Programs that run many tests add a line for each one that begins to the file that MPIGRAD_TEST_PROGRESS names
-# (tests/support/progress.h, tests/suite.sh); one that adds none is a single test. $most_seconds ends what makes progress for ever.
+# Programs of many tests add a line at the beginning of each test to the file that MPIGRAD_TEST_PROGRESS names
+# (tests/support/progress.h, tests/suite.sh); a program that adds none is one test. $most_seconds limits the whole program.
 #
 # POSIX sh.
 
@@ -19,7 +19,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 : "${most_seconds:=14400}" "${watch_step:=5}"
 
-# Counts its own steps, not the clock: on a machine so loaded that it sleeps too long, others have had less time, too.
+# Counts its own steps, not the clock: on a loaded machine on which it sleeps too long, the program had less time, too.
 watch_progress() {
   idle=0 seen=
   while sleep "$watch_step"; do
@@ -46,11 +46,11 @@ run_limited() {
   MPIGRAD_TEST_PROGRESS=$progress MPIGRAD_TEST_WATCHED="${MPIGRAD_TEST_WATCHED:-} $progress" \
     sh -c 'printf "%s\n" "$$" >"$1"; shift; exec timeout -k 10 "$@"' sh "$running" "$most_seconds" "$@" >"$output" 2>&1 </dev/null
   status=$?
-  # Not SIGTERM: a shell that has just been forked drops a signal that comes before it has set back its parent's traps.
+  # Not SIGTERM: a shell that was just forked drops a signal that arrives before it has restored its parent's traps.
   kill -9 "$watcher" 2>/dev/null
   wait "$watcher" 2>/dev/null
   watcher=
-  # The program itself may have ended before all others have.
+  # The program may have ended before processes that it started.
   if [ -s "$hung" ] || [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then end_marked "$progress"; fi
   if [ -s "$hung" ]; then
     cat "$hung" >>"$output"

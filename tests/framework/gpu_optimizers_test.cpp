@@ -1,4 +1,4 @@
-// Optimizers, clipping and averages of weights on a GPU against the CPU.
+// Optimizers, clipping and averages of weights on a GPU, compared with the CPU.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// A matrix, a bias, float64, more than a block of the pass over parameters, and none at all.
+// A matrix, a bias, float64, a parameter of more than one block of the pass over parameters, and an empty one.
 void fill(Parameters& parameters, DeviceKind device) {
   const std::vector<std::pair<Shape, DType>> list{{{7, 13}, DType::float32},    {{13}, DType::float32}, {{5}, DType::float64},
                                                   {{101, 211}, DType::float32}, {{0}, DType::float32},  {{4096}, DType::float64}};

@@ -1,4 +1,4 @@
-// The checkers themselves: each must fail where it is meant to.
+// Tests of the gradient checkers: each must fail on wrong derivatives.
 
 #include "tests/support/gradient_check.h"
 
@@ -12,7 +12,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// y = x^3 with the vjp of the variant.
+// y = x^3 with a planted error in its vjp.
 enum class Planted { right, wrong, outside_ops, detached };
 
 struct Cube {
@@ -40,7 +40,7 @@ struct Cube {
   }
 };
 
-// y = 2 x; its second derivative with respect to x is zero, so that only the cotangent as a variable gives it away.
+// y = 2 x. The second derivative with respect to x is zero, so only the cotangent as a variable reveals the error.
 struct Twice {
   bool outside_ops = false;
   double adjoint = 2;

@@ -27,14 +27,14 @@ template <class T>
 struct Format;
 template <>
 struct Format<BFloat16> {
-  static constexpr int exponent_bits = 8, digits = 8, unit = -133;  // unit: of the subnormals, as a power of 2
+  static constexpr int exponent_bits = 8, digits = 8, unit = -133;  // unit: the smallest subnormal, as a power of 2
 };
 template <>
 struct Format<Float16> {
   static constexpr int exponent_bits = 5, digits = 11, unit = -24;
 };
 
-// x to the nearest number of the format, ties to even; by the definition, in double.
+// x rounded to the nearest number of the format, ties to even; by the definition, in double.
 template <class T>
 double nearest(double x) {
   using F = Format<T>;
@@ -46,7 +46,7 @@ double nearest(double x) {
   return std::abs(rounded) >= std::ldexp(1.0, 1 << (F::exponent_bits - 1)) ? std::copysign(infinity, x) : rounded;
 }
 
-// The number that a bit pattern stands for.
+// The number that a bit pattern represents.
 template <class T>
 double meaning(std::uint16_t bits) {
   using F = Format<T>;
@@ -83,7 +83,8 @@ TEST_CASE_TEMPLATE("half: rounding is to the nearest, ties to even, once", T, BF
     const auto narrow = static_cast<float>(x);
     if (!same(float(T(narrow)), nearest<T>(narrow))) ++wrong;
   };
-  // Between all neighbours, a little to either side of the tie, which in float32 would be one; and beyond the largest.
+  // Numbers between all neighbours, slightly on either side of the tie (float32 would round them to the tie), and beyond the
+  // largest.
   for (std::uint16_t bits = 0; bits + 1 < (meaning<T>(0x7C00) == infinity ? 0x7C00 : 0x7F80); ++bits) {
     const double a = meaning<T>(bits), b = meaning<T>(static_cast<std::uint16_t>(bits + 1)), middle = (a + b) / 2;
     for (const double x : {a, middle, std::nextafter(middle, a), std::nextafter(middle, b),
@@ -122,7 +123,7 @@ TEST_CASE("half: integers round once, whatever their size") {
 TEST_CASE("half: types, names and tensors") {
   CHECK(name_of(DType::bfloat16) == "bfloat16");
   CHECK(name_of(DType::float16) == "float16");
-  CHECK(static_cast<int>(DType::bfloat16) == static_cast<int>(DType::boolean) + 1);  // the others keep their numbers
+  CHECK(static_cast<int>(DType::bfloat16) == static_cast<int>(DType::boolean) + 1);  // the other types keep their numbers
   for (const auto type : half_types) {
     CHECK(size_of(type) == 2);
     CHECK(is_floating(type));
@@ -178,7 +179,7 @@ TEST_CASE_TEMPLATE("half: the threads transport reduces in rank order and rounds
         const auto check = [&](const std::vector<T>& got, std::int64_t first, std::int64_t count, const char* call) {
           for (std::int64_t i = 0; i < count; ++i) {
             const auto a = got[static_cast<std::size_t>(i)], b = expected[static_cast<std::size_t>(first + i)];
-            // The sign of a NaN that the processor makes from two is nobody's business.
+            // The sign of a NaN that the processor makes from two NaNs is not specified.
             require(a.bits() == b.bits() || (a != a && b != b), "[test] {} {} of {}: {} is {}, not {}", call, name_of(op), ranks,
                     first + i, float(a), float(b));
           }

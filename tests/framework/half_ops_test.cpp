@@ -1,4 +1,4 @@
-// bfloat16 and float16: the ops against float32 rounded once, their gradients, and what is refused.
+// bfloat16 and float16: ops compared with float32 rounded once, their gradients, and refused uses.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ Tensor wide(const Tensor& x) { return cast(x, DType::float32); }
 }  // namespace
 
 TEST_CASE("half: elementwise ops are float32 ones, rounded once") {
-  // Of less than a block, and of several blocks, whose ends are not those of rows.
+  // Sizes of less than one block, and of several blocks that do not end at rows.
   const std::pair<Shape, Shape> shapes[] = {{{7, 40}, {7, 40}},     {{7, 40}, {40}},       {{7, 40}, {7, 1}},     {{7, 40}, {}},
                                             {{5, 3001}, {5, 3001}}, {{5, 3001}, {3001}},   {{5, 3001}, {5, 1}},   {{5, 3001}, {}},
                                             {{2, 3, 701}, {3, 1}},  {{701, 3, 4}, {3, 1}}, {{701, 3}, {2, 1, 3}}, {{0, 3}, {3}}};
@@ -99,7 +99,7 @@ TEST_CASE("half: reductions accumulate in more digits and round once") {
     }
     CHECK(same(argmax(x, 1), argmax(x64, 1)));
     CHECK(sum(full({4096}, 1, type)).item() == 4096);    // adding 1 in the type itself stops at 256 or 2048
-    CHECK(mean(full({4096}, 100, type)).item() == 100);  // the sum is beyond float16
+    CHECK(mean(full({4096}, 100, type)).item() == 100);  // the sum overflows float16
     CHECK(sum(full({70000}, 0x1p-3, type)).item() == (type == DType::float16 ? 8752 : 8768));  // 8750
     const Tensor row = numbers({1, 8}, type);
     CHECK(same(broadcast_to(row, {3, 8}), cast(broadcast_to(wide(row), {3, 8}), type)));
@@ -155,7 +155,7 @@ TEST_CASE("half: gradients of float32 parameters through 16-bit products") {
     const Tensor x = constant(numbers({5, 8}, type, 6));
     Tape tape;
     const Tensor low = cast(w, type);
-    const Tensor y = sum(low * x + low * cast(b, type));  // low is used twice: its cotangents are added in the type
+    const Tensor y = sum(low * x + low * cast(b, type));  // low is used twice: its cotangents are added in its type
     const auto g = tape.gradient(y, {w, b});
     CHECK(y.dtype() == type);
     REQUIRE(g[0].type() == w.type());

@@ -1,5 +1,5 @@
 #pragma once
-// Both 16-bit types, and when two numbers, or all of two tensors, are the same.
+// The two 16-bit types, and comparison of numbers and tensors.
 
 #include <cmath>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Blocks of host memory: apart from each other, kept, and with hardly more pages than were in use at one time.
+// Blocks of host memory: they do not overlap, they are kept, and they have hardly more pages than were in use at one time.
 
 #include "framework/base/host_pool.h"
 
@@ -22,7 +22,7 @@ bool is_filled(const std::byte* data, std::size_t bytes, unsigned char value) {
   return std::all_of(data, data + bytes, [&](std::byte b) { return b == static_cast<std::byte>(value); });
 }
 
-// Bytes of [data, data + bytes) that have pages.
+// Bytes of [data, data + bytes) that are resident.
 std::size_t resident(std::byte* data, std::size_t bytes) {
   std::vector<unsigned char> pages(bytes / 4096);
   REQUIRE(mincore(data, bytes, pages.data()) == 0);
@@ -44,7 +44,7 @@ TEST_CASE("host pool: blocks return to the same addresses, small ones are malloc
   for (auto* data : {second, again, small}) pool.release(data);
   CHECK(pool.use().used == 0);
   CHECK(pool.use().most == 8 * mebi);
-  // More than there is, and no range at all.
+  // More than the machine has, and an empty range.
   HostPool none(0);
   for (auto* p : {&pool, &none}) {
     auto* large = p->allocate(600 * mebi);
@@ -59,12 +59,12 @@ TEST_CASE("host pool: pages of holes are given back when others are needed") {
   auto* b = pool.allocate(64 * mebi);
   fill(a, 64 * mebi, 1), fill(b, 64 * mebi, 2);
   pool.release(a);
-  CHECK(resident(a, 64 * mebi) == 64 * mebi);  // for the next of that size
+  CHECK(resident(a, 64 * mebi) == 64 * mebi);  // kept for the next block of that size
   auto* c = pool.allocate(62 * mebi);
   CHECK(c == a);
   CHECK(c[5] == static_cast<std::byte>(1));
   pool.release(c);
-  auto* d = pool.allocate(96 * mebi);  // behind b
+  auto* d = pool.allocate(96 * mebi);  // after b
   fill(d, 96 * mebi, 3);
   CHECK(resident(a, 64 * mebi) <= (16 + 4) * mebi);
   CHECK(is_filled(b, 64 * mebi, 2));
@@ -102,7 +102,7 @@ TEST_CASE("host pool: blocks of any sizes in any order stay apart") {
       used += bytes;
       const auto use = pool.use();
       REQUIRE(use.used <= use.resident);
-      // Every hole may keep less than a large page at either end.
+      // Every hole may keep less than a large page at each end.
       REQUIRE(use.resident <= use.most + 16 * mebi + (blocks.size() + 1) * 4 * mebi);
     }
     for (const auto& block : blocks) {

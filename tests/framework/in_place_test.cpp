@@ -1,5 +1,5 @@
-// What is computed in place: exchanges that put what arrives around the input, and adjoints that overwrite a cotangent which
-// nobody else holds. Each must give what the copying one gives, and leave alone what somebody else may read.
+// In-place computation: exchanges that write received halos around the input, and adjoints that overwrite a cotangent with no
+// other owner. Each must give the result of the copying version and must not change data that others may read.
 
 #include <doctest/doctest.h>
 
@@ -42,7 +42,7 @@ Tensor cut(const Box& box) {
   Untaped scope;
   return slice(whole(), box.begin, box.end);
 }
-// The same elements from an op, with room for one plane more at either end.
+// The same elements from an op, with room for one more plane at each end.
 Tensor with_room(const Tensor& x) {
   const HaloRoom room(1);
   return x * 1.0;
@@ -63,7 +63,7 @@ TEST_CASE("in place: the first exchange fills it, later and wider ones copy") {
       const auto first = exchange(x, comm, one.plan), second = exchange(x, comm, one.plan);
       require(first.storage() == x.storage(), "[test] one plane has room");
       require(second.storage() != x.storage(), "[test] the room was taken");
-      const auto block = slice(x, 1, 0, 1);  // shares the storage of x; what lies around it is x
+      const auto block = slice(x, 1, 0, 1);  // shares the storage of x; the elements around it are those of x
       require_equal("wide halos", wide, cut(two.need));
       require_equal("halos in place", first, cut(one.need));
       require_equal("copied halos", second, cut(one.need));
@@ -96,7 +96,7 @@ TEST_CASE("in place: a cotangent is added to in place only where nobody holds it
       require_equal("cotangents", held, given_up);
       require(given_up.storage()->bytes() > given_up.bytes(), "[test] no cotangent was added to in place");
 
-      // The memory of a caller's array is the caller's even if no tensor holds it any more.
+      // The memory of a caller's array belongs to the caller even if no tensor refers to it any more.
       std::vector<double> memory = before;
       const auto direct = ops::Exchange{comm, slabs.plan}.vjp(
           Replay({}, {}, {}), std::vector<Tensor>{wrap(memory.data(), slabs.need.extents(), DType::float64)})[0];
@@ -114,7 +114,7 @@ TEST_CASE("in place: LeakyReLU's adjoint overwrites only what nobody holds") {
     return tape.vjp({y}, {u}, {x})[0];
   }();
   CHECK(u.to_vector() == before);
-  // One cotangent for two uses: whoever comes first must not spoil it for the other.
+  // One cotangent has two uses: the first must not change it for the second.
   const auto v = global_tensor({1000}, 3).as_variable();
   Tape tape;
   const auto gradients = tape.gradient(sum((leaky_relu(x, 0.25) + leaky_relu(v, 0.5) + v) * constant(u)), {x, v});

@@ -1,4 +1,4 @@
-// Jacobian times vector: known Jacobians, a Jacobian that spans ranks, derivatives of the result, misuse.
+// Jacobian-vector products: known Jacobians, a Jacobian that spans ranks, derivatives of the result, misuse.
 
 #include "framework/engine/jvp.h"
 
@@ -34,7 +34,7 @@ TEST_CASE("jvp: a known Jacobian") {
   require_close("sum of squares", j[1], full({}, 2 * (2 * 0.25 - 3 * 1), DType::float64), 1e-15);
   require_close("exp", j[2], exp(b) * db, 1e-15);
   CHECK((j[3].dtype() == DType::int64 && j[3].item() == 0));
-  // Of one tensor; outputs that are the input, twice the same, or constant.
+  // Functions of one tensor; outputs that are the input, twice the same tensor, or constant.
   require_close("square", jvp([](const Tensor& x) { return square(x); }, a, da), a * da * 2, 1e-15);
   const auto edges = jvp([](const Tensors& x) { return Tensors{x[0], x[0], ones({2}, DType::float64)}; }, {constant(a)}, {da});
   require_close("identity", edges[0] + edges[1], da * 2, 0);
@@ -56,7 +56,7 @@ TEST_CASE("jvp: across ranks") {
       const auto held = [](int r) { return vector64({r + 1.0, r == 1 ? 0.0 : 2.0, -0.5 * r}); };
       const auto direction = [](int r) { return vector64({0.5 - r, 1.0, r + 0.25}); };
       const int p = comm.size();
-      // d prod = sum over ranks of dx_r times the product of the others; zeros in one and in several factors.
+      // d prod = sum over ranks of dx_r times the product of the other factors; with zeros in one and in several factors.
       Tensor expected = zeros({3}, DType::float64);
       for (int r = 0; r < p; ++r) {
         Tensor part = direction(r);
@@ -67,7 +67,7 @@ TEST_CASE("jvp: across ranks") {
       const auto x = held(comm.rank()), v = direction(comm.rank());
       require_close("allreduce prod", jvp([&](const Tensor& at) { return allreduce(at, comm, ReduceOp::prod); }, x, v), expected,
                     1e-13);
-      // The neighbour's direction comes with the neighbour's value; messages and what nobody uses included.
+      // The neighbour's direction arrives together with its value, also for messages and unused values.
       const auto before = (comm.rank() + p - 1) % p;
       require_close("shift", jvp([&](const Tensor& at) { return square(shift(at, comm)) * at; }, x, v),
                     held(before) * 2 * direction(before) * x + square(held(before)) * v, 1e-13);

@@ -1,5 +1,5 @@
-// Gradients that could only be wrong are refused: of constants, of what was overwritten between forward and backward, of memory
-// that is none.
+// Gradients that could only be wrong are refused: of constants, of data overwritten between forward and backward, of memory that
+// the tape does not own.
 
 #include "framework/engine/kept_memory.h"
 

@@ -1,4 +1,4 @@
-// Dynamic loss scaling: growth, overflows on any rank, clipping of the norms that there are without a scale, checkpoints.
+// Dynamic loss scaling: growth, overflows on any rank, clipping by the norms of unscaled gradients, checkpoints.
 
 #include "framework/optim/loss_scale.h"
 
@@ -43,7 +43,7 @@ TEST_CASE("loss scale: it doubles after good steps in a row and halves at each o
   for (const double bad : {infinity, -infinity, std::nan("")}) CHECK_FALSE(scale.unscaled(gradients_of({1, bad})));
   CHECK(scale.value() == 4);
   CHECK(scale.skipped() == 3);
-  for (int i = 0; i < 3; ++i) CHECK(scale.unscaled(good));  // the two before the overflow no longer count
+  for (int i = 0; i < 3; ++i) CHECK(scale.unscaled(good));  // the two good steps before the overflow no longer count
   CHECK(scale.value() == 8);
   CHECK(scale.skipped() == 3);
   CHECK(scale.unscaled(gradients_of({3e38, 3e38})));  // large, but finite
@@ -81,7 +81,7 @@ TEST_CASE("loss scale: an overflow on one rank keeps all ranks from the step") {
       parameters.pack();
       SGD sgd(parameters, {.learning_rate = 1});
       for (int step = 0; step < 6; ++step) {
-        // Even steps are good everywhere; in the others another rank each overflows.
+        // Even steps are good on all ranks; in each odd step another rank overflows.
         const bool bad = step % 2 == 1 && comm.rank() == step % comm.size();
         if (const auto use = scale.unscaled(gradients_of({bad ? infinity : 0.25 * scale.value()})))
           sgd.step(gradients_of({0.25 * scale.value()}), {.scale = use->scale});

@@ -1,5 +1,5 @@
-// 16-bit kernels of the CPU against float32 ones rounded once; statistics that stay float32; networks that compute in 16 bits
-// beside float32 parameters, on one rank, on split grids, and in training.
+// 16-bit kernels of the CPU against float32 kernels rounded once; statistics that stay float32; networks that compute in 16 bits
+// with float32 parameters, on one rank, on split grids, and in training.
 
 #include <doctest/doctest.h>
 
@@ -47,7 +47,7 @@ std::int64_t count(const Tape& tape, std::string_view name) {
 
 CosmoFlowOptions small() { return {.batch_norm = true, .keep = 1, .filters = 2}; }
 
-// CosmoFlow's kinds of layers without its kinks: where an activation changes its branch, a gradient jumps.
+// The kinds of layers of CosmoFlow without kinks: a gradient jumps where an activation changes its branch.
 class Smooth : public nn::Module {
  public:
   Tensor operator()(const Tensor& input) override {
@@ -76,7 +76,7 @@ struct Gradient {
   double loss = 0;
 };
 
-// Of one batch of random volumes; the same on every grid.
+// The gradient of one batch of random volumes; the same on every grid.
 Gradient gradient_of(const GridExtents& extents, DType compute, double scale = 1) {
   Gradient result;
   run_threads(extents.sample * extents.depth * extents.height * extents.width, [&](std::shared_ptr<Transport> transport) {
@@ -107,7 +107,7 @@ Gradient gradient_of(const GridExtents& extents, DType compute, double scale = 1
   return result;
 }
 
-// Volumes of noise whose strength is the target.
+// Volumes of noise; the strength of the noise is the target.
 class Noise : public data::Source {
  public:
   std::int64_t size() const override { return 16; }
@@ -182,7 +182,7 @@ TEST_CASE("half: windows, products and softmax are float32 ones, rounded once") 
       for (std::size_t i = 0; i < found.size(); ++i) {
         CAPTURE(std::string(op.traits().name));
         const Tensor rounded = is_floating(expected[i].dtype()) ? cast(expected[i], type) : expected[i];
-        // A processor's instructions for products of bfloat16 may add them up in another order.
+        // Processor instructions for products of bfloat16 may sum in another order.
         if (type == DType::bfloat16 && op.traits().name.starts_with("conv"))
           CHECK(relative(found[i].to_vector(), rounded.to_vector()) < 0x1p-9);
         else CHECK(same(found[i], rounded));
@@ -222,7 +222,7 @@ TEST_CASE("half: windows, products and softmax are float32 ones, rounded once") 
 
 TEST_CASE("half: statistics of channels stay float32") {
   for (const auto type : half_types) {
-    // Numbers around 100, of which 16 bits hold few digits; their mean and variance are known to all of float32's.
+    // Numbers around 100, which have few digits in 16 bits; their mean and variance are known to float32 precision.
     const Tensor x = cast(numbers({3, 40, 5}, DType::float32, 11) + 100, type), g = numbers({3, 40, 5}, type, 12);
     const auto found = channel_moments(x), expected = channel_moments(cast(x, DType::float64));
     CHECK(found.mean.type() == TensorType{{5}, DType::float32});
@@ -234,7 +234,7 @@ TEST_CASE("half: statistics of channels stay float32") {
     CHECK(same(channel_affine(x, found.mean, a, b), cast(channel_affine(wide(x), found.mean, a, b), type)));
     CHECK_THROWS_AS(channel_affine(x, found.mean, cast(a, type), b), Error);
 
-    // Cotangents: those of x in its type, the others float32.
+    // The cotangent of x has the type of x, the others are float32.
     const auto gradients = [&](const Tensor& in, const Tensor& cotangent) {
       const Tensor v = in.as_variable(), gamma = a.as_variable(), beta = b.as_variable();
       Tape tape;
@@ -260,7 +260,7 @@ TEST_CASE("mixed precision: ranks combine float32 statistics, reduce float32 gra
       require_close("mean", result.statistics.mean, cast(expected.mean, DType::float32), 1e-6);
       require_close("variance", result.statistics.variance, cast(expected.m2 / (2.0 * 8 * 4 * 4), DType::float32), 1e-5);
 
-      // 256 + 1 + ... is no bfloat16.
+      // 256 + 1 + ... is not a bfloat16.
       const auto x = constant(full({1, 1}, comm.rank() == 0 ? 256 : 1, DType::bfloat16));
       const auto grid = make_grid(comm, {.sample = ranks});
       const auto rows = split_layout(grid, {ranks, 1}, {0, -1, -1, -1});
@@ -290,14 +290,14 @@ TEST_CASE("mixed precision: gradients are those of float32 within the noise of 1
   const double noise = relative(bf16.values, reference.values);
   CHECK(noise < 0.03);
   CHECK(relative(f16.values, reference.values) < noise / 4);  // three digits more
-  CHECK(noise > 1e-3);                                        // it did compute in 16 bits
+  CHECK(noise > 1e-3);                                        // it has computed in 16 bits
   for (const GridExtents& grid : {GridExtents{.depth = 2}, GridExtents{.sample = 2, .depth = 2},
                                   GridExtents{.depth = 2, .width = 2}, GridExtents{.sample = 4}}) {
     const auto found = gradient_of(grid, DType::bfloat16);
     CHECK(relative(found.values, bf16.values) < noise);
     CHECK(relative(found.values, reference.values) < 0.03);
     CHECK(found.loss == doctest::Approx(bf16.loss).epsilon(0.01));
-    // The input of the first norm is the same up to a rounding here and there.
+    // The input of the first norm is the same except for a few roundings.
     for (const char* name : {"norm1.running_mean", "norm1.running_variance"})
       CHECK(relative(found.buffers.at(name), bf16.buffers.at(name)) < 1e-5);
   }
@@ -331,7 +331,7 @@ TEST_CASE("mixed precision: CosmoFlow trains as in float32") {
     CHECK(mean_of_last(curve.losses, 5) < 0.1 * curve.losses[0]);
     if (type == DType::bfloat16) CHECK(curve.last.loss_scale == 1);
   }
-  // A start that is far too large costs some steps and nothing else.
+  // A start value that is far too large costs some steps, but has no other effect.
   const auto late = train(DType::float16, 0x1p30, 1);
   CHECK(late.last.skipped_steps >= 5);
   CHECK(late.last.loss_scale < 0x1p31);

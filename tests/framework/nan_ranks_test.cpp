@@ -1,5 +1,5 @@
-// Maxima and minima over ranks of which some are NaN, by every reduction and scan: the cotangent passes to the ranks that have
-// NaN, as nan_test.cpp has it of functions on one rank.
+// Maxima and minima over ranks when some are NaN, by every reduction and scan: the cotangent passes to the ranks with NaN, as in
+// nan_test.cpp for functions on one rank.
 
 #include <doctest/doctest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-// Ranks' values of some elements, [element][rank]: NaN on one rank, on two, on all; and a tie.
+// The values of ranks for some elements, [element][rank]: NaN on one rank, on two, on all; and a tie.
 std::vector<Values> over_ranks(int size) {
   const auto ranks = static_cast<std::size_t>(size);
   std::vector<Values> values(5, Values(ranks));
@@ -34,7 +34,7 @@ std::vector<Values> over_ranks(int size) {
   return values;
 }
 
-// Adds what goes of the cotangent of the extremum of some ranks to each of them.
+// Adds to each of some ranks its part of the cotangent of their extremum.
 void add_shares(Values& shares, double cotangent, const Values& x, std::vector<std::size_t> ranks, bool largest, Ties ties) {
   const auto wins = [&](std::size_t a, std::size_t b) {
     if (std::isnan(x[a]) || std::isnan(x[b])) return std::isnan(x[a]) && !std::isnan(x[b]);
@@ -86,7 +86,7 @@ void check_over_ranks(const Communicator& comm, Form form, bool largest, Ties ti
   const auto found = tape.vjp({y}, {full(y.shape(), static_cast<double>(rank) + 1, type)}, {x})[0].to_vector();
   for (std::size_t i = 0; i < values.size(); ++i) {
     Values shares(size, 0.0);
-    for (std::size_t s = 0; s < size; ++s) {  // the cotangent of rank s, and which ranks its value comes from
+    for (std::size_t s = 0; s < size; ++s) {  // the cotangent of rank s, and the ranks of its value
       std::vector<std::size_t> from;
       for (std::size_t r = 0; r < size; ++r)
         if (form == Form::scan ? r <= s : form == Form::exscan ? r < s : form != Form::scan_down || r >= s) from.push_back(r);

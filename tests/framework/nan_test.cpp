@@ -1,5 +1,5 @@
 // Where a function is not smooth and its argument is NaN, the cotangent passes (ops/elementwise/elementwise.h): on the CPU and on
-// GPUs, by every kernel that knows the function. Over ranks: nan_ranks_test.cpp.
+// GPUs, by every kernel of the function. For reductions over ranks see nan_ranks_test.cpp.
 
 #include <doctest/doctest.h>
 
@@ -44,7 +44,7 @@ struct Device {
   Tensor operator()(const Shape& shape, const Values& values) const { return to(from_vector(shape, values, type), kind); }
 };
 
-// The cotangents of all inputs where that of the result is 1, 2, 3, ... (up to 100, which all types hold).
+// The cotangents of all inputs; the cotangent of the result is 1, 2, 3, ... (up to 100, which all types represent).
 Tensors cotangents(const Function& f, const Tensors& in,
                    const std::function<Tensor(const Tensor& y, const Tensor& g)>& change = {}) {
   Tensors x;
@@ -58,7 +58,7 @@ Tensors cotangents(const Function& f, const Tensors& in,
   return tape.vjp({y}, {ybar}, x);
 }
 
-// All of them; where some differ the first of these is told.
+// Compares all elements; the message names the first that differs.
 void check_equal(const Tensor& found, const Values& expected, double tolerance = 0) {
   const auto values = found.to_vector();
   REQUIRE(values.size() == expected.size());
@@ -70,7 +70,7 @@ void check_equal(const Tensor& found, const Values& expected, double tolerance =
   }
 }
 
-// A third NaN, the rest on both sides of every kink and on it; `with` in the place of NaN.
+// A third NaN, the rest on both sides of every kink and on it; `with` in place of NaN.
 Values mixed(std::int64_t n, double with = NAN) {
   const double numbers[] = {-1.5, 0.5, 0, 2, -0.25, -0.0, 1};
   Values values;
@@ -96,7 +96,7 @@ void check_unary(const Device& on) {
     const Function of_one = [&call = named.f](const Tensors& x) { return call(x[0]); };
     const auto x = on({n}, mixed(n));
     CHECK(nans_in(of_one({x})) == nans_in(x));
-    // In the place of NaN as where the slope is 1, elsewhere as without NaN.
+    // NaN elements have the cotangent of slope 1, the others the same as without NaN.
     check_equal(cotangents(of_one, {x})[0], cotangents(of_one, {on({n}, mixed(n, 0.5))})[0].to_vector());
   }
 }
@@ -158,7 +158,7 @@ void check_pools(const Device& on) {
     CHECK(found[place(0, 1)] == 1);
     CHECK(found[place(1, 0)] == 0);
     CHECK(found[place(2, 3)] == static_cast<double>(3 * channels % 100 + 1));
-    // What passes an average does so before it.
+    // An activation fused before an average passes NaN there, too.
     for (const double slope : slopes)
       for (const auto& pool : {pairs, PoolAttributes{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1}}) {
         CAPTURE(slope);
@@ -174,7 +174,7 @@ void check_pools(const Device& on) {
   }
 }
 
-// A function with an activation behind it, as one op and as two.
+// A function followed by an activation, as one op and as two.
 void check_fused(const std::string& name, const Device& on, const std::function<Tensor(const Tensors&, double)>& fused,
                  const Tensors& in, std::size_t expected_nans) {
   INFO(name);
@@ -227,7 +227,7 @@ void check_rows(const Device& on) {
   }
 }
 
-// Of one NaN in 16 channels the outputs around it are NaN, 3 x 3 x 3 times 16 of them.
+// One NaN in 16 channels makes the outputs around it NaN: 3 x 3 x 3 times 16.
 void check_conv(const Device& on, const Extent3& extent) {
   const Shape x{1, extent[0], extent[1], extent[2], 16};
   const auto middle = static_cast<std::size_t>(((1 * extent[1] + 1) * extent[2] + 1) * 16);
@@ -269,8 +269,8 @@ TEST_CASE_ON_DEVICES("NaN: every function that is not smooth passes the cotangen
 TEST_CASE_ON_DEVICES("NaN: activations behind convolutions pass the cotangent", no_cudnn) {
   const UseDevice use(device);
   for (const auto& [type, tolerance] : types) {
-    if (device == DeviceKind::cpu) check_conv({device, type, tolerance}, {5, 6, 6});  // by the library's kernels, in float32
-    check_conv({device, type, tolerance}, {3, 3, 3});                                 // by those for few outputs
+    if (device == DeviceKind::cpu) check_conv({device, type, tolerance}, {5, 6, 6});  // the library's kernels, in float32
+    check_conv({device, type, tolerance}, {3, 3, 3});                                 // the kernels for few outputs
   }
 }
 
@@ -281,7 +281,7 @@ TEST_CASE_ON_DEVICES("NaN: activations behind products pass the cotangent", no_c
 
 namespace {
 
-// Of NaN a function is NaN, and a cotangent of 1 does not become 0 on its way to `inputs`.
+// A function of NaN is NaN, and a cotangent of 1 does not become 0 on its way to `inputs`.
 void check_seen(const std::string& name, const Function& f, const Tensors& in, std::initializer_list<std::size_t> inputs) {
   INFO(name);
   Tape tape;
@@ -321,12 +321,12 @@ TEST_CASE("NaN: no elementwise function hides it from the gradient") {
     check_seen(name, of_two, {x, two}, {0, 1});
     check_seen(name, of_two, {two, x}, {0, 1});
   }
-  // These have no derivative of one operand, or of both. The sign of NaN is a sign.
+  // These have no derivative with respect to one operand, or to either. The sign of NaN is a sign.
   check_seen("floor_divide", [](const Tensors& in) { return floor_divide(in[0], in[1]); }, {x, two}, {});
   check_seen("copysign", [](const Tensors& in) { return copysign(in[0], in[1]); }, {x, two}, {0});
   check_seen("nextafter", [](const Tensors& in) { return nextafter(in[0], in[1]); }, {x, two}, {0});
   check_seen("nextafter", [](const Tensors& in) { return nextafter(in[0], in[1]); }, {two, x}, {0});
-  // The adjoint of leaky_relu is tested with it: a function that is new is to be added above.
+  // leaky_relu has a test of its adjoint in this file; add new functions above, too.
 #define MPIGRAD_MAKE(F, ...) +1
   static_assert(MPIGRAD_ARITHMETIC_FUNCTIONS(MPIGRAD_MAKE) MPIGRAD_FLOATING_FUNCTIONS(MPIGRAD_MAKE) == std::size(binary) + 3 + 1);
 #undef MPIGRAD_MAKE

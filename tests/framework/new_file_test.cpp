@@ -28,7 +28,7 @@ std::string text_in(const fs::path& path) {
 
 void put(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
 
-// What is no regular file, with the word for it in messages.
+// Things that are not regular files, with the word for each in messages.
 void make_odd_files(const Folder& folder) {
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
   fs::create_directory(folder / "folder");
@@ -83,7 +83,7 @@ TEST_CASE("new file: the temporary name is hidden, random and taken once, and th
   umask(mask);
   for (const char* name : {"a.csv", "b.csv"})
     CHECK((fs::status(folder / name).permissions() & fs::perms::mask) == static_cast<fs::perms>(0640));
-  {  // somebody else takes the temporary name meanwhile
+  {  // another process takes the temporary name meanwhile
     NewFile file(folder / "a.csv", "test");
     fs::remove(file.temporary());
     fs::create_symlink("b.csv", file.temporary());
@@ -96,14 +96,14 @@ TEST_CASE("new file: what an interrupted attempt left is removed, what another o
   const Folder folder, other;
   const auto abandoned = folder / ".a.csv.0123456789abcdef.part";
   put(abandoned, "half");
-  // Of another host: a day decides.
+  // For a file of another host, an age of one day decides.
   fs::last_write_time(abandoned, fs::file_time_type::clock::now() - std::chrono::hours(25));
   const std::set<std::string> kept{".b.csv.0123456789abcdef.part", ".a.csv.0123456789abcdeg.part", "a.csv.part",
                                    ".a.csv.0123.part", ".a.csv.0123456789abcdee.part"};
   for (const auto& name : kept) put(folder / name.c_str(), "theirs");
   fs::create_symlink("a.csv.part", folder / ".a.csv.1111111111111111.part");
   fs::create_directory(folder / ".a.csv.2222222222222222.part");
-  // The lock goes with the file.
+  // The lock is removed together with the file.
   auto busy = std::make_optional<NewFile>(other / "a.csv", "test");
   const auto living = folder.path / busy->temporary().filename();
   fs::rename(busy->temporary(), living);
@@ -164,7 +164,7 @@ TEST_CASE("growing file: regular, of this user, with one name, or nothing is cha
   for (const char* name : {"pipe", "folder", "socket"}) refused(name, fmt::format("a {}, not a regular file", name));
   CHECK(text_in(folder / "theirs") == "precious");
   CHECK_FALSE(fs::exists(folder / "nowhere"));
-  if (geteuid() != 0) return;  // only root gives files away
+  if (geteuid() != 0) return;  // only root can change the owner of a file
   put(folder / "foreign", "precious");
   REQUIRE(chown((folder / "foreign").c_str(), 4711, 4711) == 0);
   refused("foreign", "a file of another user");

@@ -1,4 +1,4 @@
-// Optimizers against a plain scalar version of their formulas, and schedules against values worked out by hand.
+// Optimizers compared with a scalar version of their formulas, and schedules with values calculated by hand.
 
 #include "framework/optim/optimizer.h"
 
@@ -23,7 +23,7 @@ Tensor random_values(const Shape& shape, std::uint64_t seed, DType dtype) {
   return from_vector(shape, values, dtype);
 }
 
-// Two float32 matrices, a bias and a float64 tensor; sizes that are no multiple of anything.
+// Two float32 matrices, a bias and a float64 tensor; sizes are not multiples of any block size.
 void fill(Parameters& parameters) {
   parameters.add("a.weight", random_values({7, 13}, 1, DType::float32), true);
   parameters.add("a.bias", random_values({13}, 2, DType::float32), false);
@@ -48,7 +48,7 @@ Values values_of(const Parameters& parameters) {
   return result;
 }
 
-// Applies rule(p, g, state 0, state 1, parameter, t) to each element for some steps, and the optimizer likewise.
+// Applies rule(p, g, state 0, state 1, parameter, t) to each element for some steps, and compares with the optimizer.
 using Rule = std::function<void(double& p, double g, double& m, double& v, const Parameter& parameter, int t)>;
 
 void compare(Parameters& parameters, Optimizer& optimizer, const Rule& rule, double scale = 1) {
@@ -241,7 +241,7 @@ TEST_CASE("a step limits the norm of the scaled gradients") {
   const auto gradients = random_gradients(parameters, 1);
   const double norm = clip_global_norm(gradients, 1).norm;
   CHECK(after({.max_norm = 0.1}) == after({.scale = clip_global_norm(gradients, 0.1).scale}));
-  CHECK(after({.scale = 0.5, .max_norm = norm}) == after({.scale = 0.5}));  // scaled ones are short enough
+  CHECK(after({.scale = 0.5, .max_norm = norm}) == after({.scale = 0.5}));  // the scaled gradients are shorter than max_norm
   CHECK(after({.scale = -4, .max_norm = norm}) == after({.scale = -4 * clip_scale(4 * norm, norm)}));
   SGD sgd(parameters);
   CHECK_THROWS_AS(sgd.step(gradients, {.max_norm = -1}), Error);

@@ -1,4 +1,4 @@
-// Files and folders of other users, and links, are refused; what is made is closed to others.
+// Files and folders of other users, and links, are refused; new files are closed to other users.
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What --stored does to stored numbers: what is only cut keeps its bits, what is scaled goes through double.
+// The option --stored: cutting keeps the bits of stored numbers, scaling goes through double.
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ TEST_CASE("sources: other extents change no number that is not scaled, and none 
     return result;
   };
   using augment::Fit;
-  // Scaled: through double, which holds each of these.
+  // Scaled: through double, which represents each of these.
   const std::int32_t most = 2147483647, least = -most - 1;
   CHECK(as_stored(std::vector<std::int32_t>(18, most), "'<i4'", "(1, 3, 6)", {2, 4}, Fit::cover) ==
         std::vector<std::int32_t>(8, most));
@@ -42,7 +42,7 @@ TEST_CASE("sources: other extents change no number that is not scaled, and none 
         std::vector<double>(10, largest));
   CHECK(as_stored(std::vector<std::int64_t>(18, std::numeric_limits<std::int64_t>::max()), "'<i8'", "(1, 3, 6)", {2, 4},
                   Fit::cover) == std::vector<std::int64_t>(8, std::numeric_limits<std::int64_t>::max()));
-  // Only cut, or with zeros around: bit for bit, also what double does not hold, and beside what is not finite.
+  // Only cut, or padded with zeros: bit for bit, also values that double does not represent, and next to infinite or NaN values.
   const std::int64_t odd = (std::int64_t{1} << 62) + 1;
   CHECK(as_stored(std::vector<std::int64_t>(6, odd), "'<i8'", "(1, 2, 3)", {2, 2}, Fit::cover) ==
         std::vector<std::int64_t>(4, odd));
@@ -51,12 +51,12 @@ TEST_CASE("sources: other extents change no number that is not scaled, and none 
   const double infinite = std::numeric_limits<double>::infinity();
   CHECK(as_stored(std::vector<double>{1, 2, 3, infinite, 4, 5, 6, infinite}, "'<f8'", "(1, 2, 4)", {2, 3}, Fit::cover) ==
         std::vector<double>{1, 2, 3, 4, 5, 6});
-  // Scaled beside what is not finite: what has no part in a mean does not reach it.
+  // Scaled next to infinite or NaN values: values outside a mean do not affect it.
   const auto halves = as_stored(std::vector<double>{1, 3, infinite, 5}, "'<f8'", "(1, 1, 4)", {1, 2}, Fit::cover);
   CHECK(halves[0] == 2);
   CHECK(halves[1] == infinite);
 
-  // Labels are not resized, and keep what float32 and double cannot hold apart.
+  // Labels are not resized; their bits distinguish values that float32 and double would make equal.
   write_file(path, npy_file("'<f4'", "(2, 2, 2)", std::vector<float>(8, 0.5F)));
   write_file(folder / "labels.npy", npy_file("'<i8'", "(2,)", std::vector<std::int64_t>{16777217, (std::int64_t{1} << 53) - 1}));
   const auto labelled = open_source(path, {.labels = {{"kind", folder / "labels.npy"}}, .extents = {1, 1}});

@@ -1,5 +1,4 @@
-// What a tape keeps and frees: the operands that its entries hold, memory while the replay goes, and recompute(), inside of which
-// nothing is kept.
+// Memory of tapes: the operands that entries keep, memory during the replay, and recompute(), which keeps nothing inside.
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-// The tape: what it records, which gradients it gives, and what it refuses. What it keeps and frees is in tape_memory_test.cpp,
-// derivatives of ops are in op_derivatives_test.cpp.
+// The tape: recording, gradients, and refused uses. For memory see tape_memory_test.cpp, for derivatives of ops see
+// op_derivatives_test.cpp.
 
 #include "framework/engine/tape.h"
 
@@ -37,7 +37,7 @@ void check_values(const Tensor& x, std::initializer_list<double> expected) {
   for (const double value : expected) CHECK(values[i++] == doctest::Approx(value).epsilon(1e-12));
 }
 
-// Ops that misbehave.
+// Ops with wrong behaviour.
 struct Unwanted {
   static constexpr OpTraits traits() { return {.name = "unwanted"}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
@@ -151,7 +151,7 @@ TEST_CASE("tape: Untaped suspends all tapes of the thread") {
     CHECK_FALSE(Tape::recording());
     CHECK(Tape::innermost() == nullptr);
     detached = square(y);
-    Tape own;  // a tape inside starts afresh
+    Tape own;  // an inner tape starts empty
     const auto z = square(x);
     check_values(own.gradient(z, {x})[0], {4});
   }

@@ -1,4 +1,4 @@
-// What is easily done wrong with a tape, and what it says: ops that keep too little, tapes that begin too late, gradients between
+// Common mistakes with tapes and their messages: ops that keep too little, tapes that begin too late, gradients between
 // micro-batches.
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ Tensor vector64(std::initializer_list<double> values) {
 
 void check_values(const Tensor& x, const std::vector<double>& expected) { CHECK(x.to_vector() == expected); }
 
-// Sines whose vjp reads what was not kept, in different ways.
+// Sines whose vjp reads a tensor that was not kept, in different ways.
 enum class Reads : std::uint8_t { input, output, renamed, elements };
 template <Reads reads>
 struct ForgetfulSine {
@@ -82,7 +82,7 @@ TEST_CASE("tape: a vjp that reads what its op does not keep is told the op and t
         "[forgetful_sine] its vjp reads the elements of output 1, which were not kept: the op's traits() need "
         "`.keeps_outputs = 3`, where bit i is output i: float64 [2]");
   CHECK(text(ForgetfulSine<Reads::elements>{}).starts_with("[forgetful_sine] its vjp reads the elements of input 0"));
-  // Under another identity it could be anything.
+  // Under another identity the tape cannot know the tensor.
   CHECK(text(ForgetfulSine<Reads::renamed>{}) ==
         "[cos] an operand's elements were not kept, in the vjp of forgetful_sine; its keeps_inputs and keeps_outputs select what "
         "is: float64 [2]");
@@ -109,11 +109,11 @@ TEST_CASE("tape: zeros of what was used before the tape began come with a warnin
 TEST_CASE("tape: zeros that are meant come without a warning") {
   const auto x = vector64({1, 2}), w = vector64({3, 4}), never = vector64({1});
   detail::take_warnings();
-  for (int step = 0; step < 2; ++step) {  // x is used in the first alone, by its replay as well
+  for (int step = 0; step < 2; ++step) {  // only the first uses x, and so does its replay
     Tape tape;
     tape.gradient(step == 0 ? sum(square(x) * w) : sum(square(w)), {x, w, never});
   }
-  sum(square(w));  // a look at w, which is used under the tape, too
+  sum(square(w));  // reads w, which is used under the tape, too
   {
     Tape tape;
     check_values(tape.gradient(sum(square(w)), {w, never})[0], {6, 8});

@@ -1,4 +1,4 @@
-// Bounds of JSON and TOML texts, which are found before a parser takes memory.
+// Limits of JSON and TOML texts, which are checked before a parser allocates memory.
 
 #include "framework/base/text_bounds.h"
 
@@ -43,7 +43,7 @@ TEST_CASE("text bounds: TOML") {
   CHECK(excess_of_toml("a.b.c.d = 1", few) == "has a key of more than 3 parts");
   CHECK(excess_of_toml("[a.\"b\".'c' . d]", few) == "has a key of more than 3 parts");
   CHECK(excess_of_toml("a = 'x\n[[[[", few) == "has brackets in brackets, more than 3 deep");
-  // A string between three quotes may end with two of its own.
+  // A string in triple quotes may end with two quotes of its own.
   for (const auto& quote : {std::string("\""), std::string("'")})
     for (int own = 0; own <= 2; ++own) {
       const auto begin = "x = [" + repeated(quote, 3) + "a" + repeated(quote, 3 + own);

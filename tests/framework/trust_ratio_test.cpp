@@ -1,4 +1,4 @@
-// LARS and LAMB against their formulas as plain loops, on one rank and with parameters cut over ranks.
+// LARS and LAMB compared with their formulas as plain loops, on one rank and with parameters split over ranks.
 
 #include <doctest/doctest.h>
 #include <omp.h>
@@ -34,9 +34,9 @@ struct Kind {
   Shape shape;
   DType dtype;
   bool decay;
-  double size;  // of the values
+  double size;  // size of the values
 };
-// Norms of very different size; one of zeros, one of no elements, one of several blocks of the sums.
+// Parameters with very different norms; zeros, an empty one, and one of several blocks of the sums.
 const std::vector<Kind> kinds{{"a.weight", {8, 13}, DType::float64, true, 10},
                               {"a.bias", {13}, DType::float64, false, 1},
                               {"zeros", {8, 3}, DType::float64, true, 0},
@@ -135,7 +135,7 @@ void require_values(const Tensor& found, const std::vector<double>& expected, st
   require(worst < (kinds[i].dtype == DType::float64 ? 1e-13 : 3e-6), "[test] {} is {} off", kinds[i].name, worst);
 }
 
-// Runs the rule on one set of parameters; part(x) is what this set has of a parameter or gradient.
+// Runs the rule on one set of parameters; part(x) is the block that this set has of a parameter or gradient.
 void run_rule(const Rule& rule, Parameters& parameters, const NormReduction& reduce,
               const std::function<Tensor(const Tensor&, std::size_t)>& part) {
   for (std::size_t i = 0; i < kinds.size(); ++i) parameters.add(kinds[i].name, part(value_of(i), i), kinds[i].decay);
@@ -192,7 +192,7 @@ TEST_CASE("lars and lamb are right for parameters that are cut over ranks, and f
           require_values(cut(i) ? allgather(constant(p), comm) : p, expected[i], i);
         }
         if (comm.size() == 1) return;
-        // Norms of parts are other norms: the same without the sums is found out.
+        // The norms of blocks are different: without the sums over ranks the results must differ.
         Parameters wrong;
         run_rule(rule, wrong, {}, part);
         const auto found = allgather(constant(wrong[0].value), comm).to_vector();

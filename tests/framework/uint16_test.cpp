@@ -1,5 +1,4 @@
-// uint16: what is only stored, moved, sent and converted, with numbers that int16 does not hold; and that nothing computes with
-// it.
+// uint16: storage, moves, messages and conversions, with numbers beyond int16; no arithmetic is possible.
 
 #include <doctest/doctest.h>
 
@@ -45,7 +44,7 @@ TEST_CASE("uint16: tensors of it") {
   CHECK(name_of(u16) == "uint16");
   CHECK(dtype_of<std::uint16_t>() == u16);
   CHECK((!is_floating(u16) && !is_half(u16) && computed_in(u16) == u16));
-  // The others keep their numbers.
+  // The other types keep their numbers.
   CHECK(static_cast<int>(u16) == static_cast<int>(DType::float16) + 1);
   const Tensor x = from_vector({4}, {0, 32767, 32768, 65535}, u16);
   CHECK(x.bytes() == 8);
@@ -56,7 +55,7 @@ TEST_CASE("uint16: tensors of it") {
   CHECK(arange(40001, u16).to_vector().back() == 40000);
   CHECK(to_string(x) == "uint16 [4]");
   CHECK(has(error_text([&] { x.data<std::int16_t>(); }), "elements are uint16, accessed as int16"));
-  // Of the bits, whatever they mean.
+  // The hash depends on the bits only.
   CHECK(content_hash(u16, x.raw(), 4, 0) == content_hash(DType::int16, x.raw(), 4, 0));
   const Tensor other = from_vector({4}, {0, 32767, 32768, 65534}, u16);
   CHECK(content_hash(u16, x.raw(), 4, 0) != content_hash(u16, other.raw(), 4, 0));

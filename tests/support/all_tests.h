@@ -1,5 +1,5 @@
 #pragma once
-// Whether the long tests run as well.
+// True if the long tests run, too.
 
 #include <cstdlib>
 

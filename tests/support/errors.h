@@ -1,5 +1,5 @@
 #pragma once
-// What errors say; for programs with and without doctest.
+// Messages of errors, for programs with and without doctest.
 
 #include <functional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace mpigrad::testing {
 
-// What an Error says, or nothing if none is thrown.
+// The message of the Error that body throws, or empty if it throws none.
 inline std::string error_text(const std::function<void()>& body) {
   try {
     body();

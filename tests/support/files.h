@@ -15,7 +15,7 @@
 
 namespace mpigrad::testing {
 
-// A folder of its own, removed at the end.
+// A new temporary folder, removed at the end of its scope.
 struct Folder {
   std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("mpigrad_test_{}_{}", getpid(), counter()++);
   Folder() { std::filesystem::create_directories(path); }
@@ -31,7 +31,8 @@ struct Folder {
   }
 };
 
-// Bytes that this process has read from files so far, those in the system's cache included. -1: the system does not tell.
+// Bytes that this process has read from files so far, including reads from the system's cache; -1 if the system does not count
+// them.
 inline std::int64_t bytes_read() {
   std::ifstream stream("/proc/self/io");
   std::string word;
@@ -41,7 +42,7 @@ inline std::int64_t bytes_read() {
   return -1;
 }
 
-// Whether this build has no HDF5; then the surrounding test counts as skipped.
+// True if this build has no HDF5; then the surrounding test counts as skipped.
 inline bool without_hdf5(const char* name) {
   if (!hdf5_available()) skip_test(name, "this build has no HDF5");
   return !hdf5_available();

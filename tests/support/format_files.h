@@ -1,5 +1,5 @@
 #pragma once
-// The bytes of small files in the formats that are read, put together here from the formats' descriptions.
+// Builds the bytes of small files in the formats that the library reads, from the descriptions of the formats.
 
 #include <cstdint>
 #include <cstring>
@@ -29,7 +29,7 @@ inline void append_text(Bytes& bytes, const std::string& text) {
   for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
 }
 
-// 0, 1, 2, ... for pictures [n, h, w].
+// 0, 1, 2, ... as pictures [n, h, w].
 struct Bytes3 {
   int n, h, w;
   std::vector<std::uint8_t> bytes() const {
@@ -46,7 +46,7 @@ inline Bytes idx_file(int type, const std::vector<std::uint32_t>& extents, const
   return bytes;
 }
 
-// descriptor and shape in Python's spelling.
+// `descriptor` and `shape` in Python's spelling.
 template <class T>
 Bytes npy_file(const std::string& descriptor, const std::string& shape, const std::vector<T>& values, int version = 1) {
   const bool order = shape.find("fortran") == std::string::npos;
@@ -64,7 +64,7 @@ Bytes npy_file(const std::string& descriptor, const std::string& shape, const st
   return bytes;
 }
 
-// CRC-32, of zip and PNG.
+// The CRC-32 that zip and PNG use.
 inline std::uint32_t checksum_of(const Bytes& bytes) {
   std::uint32_t crc = 0xffffffff;
   for (const auto byte : bytes) {
@@ -74,14 +74,14 @@ inline std::uint32_t checksum_of(const Bytes& bytes) {
   return ~crc;
 }
 
-// Without compression, as numpy.savez writes.
+// A zip file without compression, as numpy.savez writes it.
 inline Bytes zip_file(const std::vector<std::pair<std::string, Bytes>>& files) {
   Bytes bytes, directory;
   const auto common = [&](Bytes& to, const std::string& name, const Bytes& content) {
     append(to, std::uint16_t{20}), append(to, std::uint16_t{0}), append(to, std::uint16_t{0});  // version, flags, stored
     append(to, std::uint32_t{0}), append(to, checksum_of(content));                             // time and date, checksum
     append(to, static_cast<std::uint32_t>(content.size())), append(to, static_cast<std::uint32_t>(content.size()));
-    append(to, static_cast<std::uint16_t>(name.size())), append(to, std::uint16_t{0});  // lengths of the name and of more
+    append(to, static_cast<std::uint16_t>(name.size())), append(to, std::uint16_t{0});  // lengths of name and extra field
   };
   for (const auto& [name, content] : files) {
     const auto offset = static_cast<std::uint32_t>(bytes.size());
@@ -99,8 +99,8 @@ inline Bytes zip_file(const std::vector<std::pair<std::string, Bytes>>& files) {
   return bytes;
 }
 
-// A PNG of rows as the format stores them (the first byte of a value the high one), not compressed. kind: 0 grey, 2 colours, 3
-// palette, 4 grey and alpha, 6 colours and alpha. `chunks`: others before the pixels, as their name and bytes.
+// An uncompressed PNG. `rows` are stored as they are (big-endian values). kind: 0 grey, 2 colours, 3 palette, 4 grey and alpha, 6
+// colours and alpha. `chunks`: names and bytes of other chunks, placed before the pixels.
 inline Bytes png_file(std::uint32_t width, std::uint32_t height, int bits, int kind, const std::vector<std::uint8_t>& rows,
                       const std::vector<std::pair<std::string, std::vector<std::uint8_t>>>& chunks = {}) {
   Bytes file;
@@ -122,7 +122,7 @@ inline Bytes png_file(std::uint32_t width, std::uint32_t height, int bits, int k
     for (const auto each : content) append(bytes, each);
     chunk(name, bytes);
   }
-  // zlib's frame around one block that is stored: each row after a byte 0, no filter.
+  // A zlib stream of one stored block: a byte 0 (no filter) before each row.
   Bytes plain, packed{std::byte{0x78}, std::byte{0x01}, std::byte{1}};
   const auto row = rows.size() / height;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -142,7 +142,7 @@ struct NiftiOptions {
   bool big = false;
   float slope = 0, shift = 0;
 };
-// extents: x, y, z, ...; x fastest. Elements of type 2 are bytes, all others 16 bits.
+// extents: x, y, z, ...; x varies fastest. Elements of type 2 have 8 bits, all others 16.
 inline Bytes nifti_file(const std::vector<int>& extents, int type, const std::vector<int>& elements,
                         const NiftiOptions& options = {}) {
   Bytes header(352);

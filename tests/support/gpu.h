@@ -1,5 +1,5 @@
 #pragma once
-// For tests that need a GPU: which of them are skipped, and cases that run on a CPU and on a GPU.
+// Helpers for tests that need a GPU: skip conditions, and test cases that run on a CPU and on a GPU.
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,23 +15,23 @@
 
 namespace mpigrad::testing {
 
-// Whether there is none; then the surrounding test counts as skipped.
+// True if there is no GPU; then the surrounding test counts as skipped.
 inline bool no_gpu(const char* test) {
   if (cuda::available()) return false;
   skip_test(test, cuda::unavailable());
   return true;
 }
 
-// Whether the CPU plays the GPUs, which takes a thousand times as long: tests/emulated.sh.
+// True on the GPU emulator (tests/emulated.sh), which is a thousand times slower than a GPU.
 inline bool emulated() { return std::getenv("MPIGRAD_EMULATION") != nullptr; }
-// How many of n random cases are tried: one in MPIGRAD_GPU_SAMPLE, by default all, and one in eight where the CPU plays.
+// How many of n random cases to try: one in MPIGRAD_GPU_SAMPLE; by default all, and one in eight on the emulator.
 inline int cases(int n) {
   const char* told = std::getenv("MPIGRAD_GPU_SAMPLE");
   const int of = std::max(told != nullptr ? std::atoi(told) : emulated() ? 8 : 1, 1);
   return (n + of - 1) / of;
 }
 
-// What an error says if it is that a vendor's library was not found, by the build or by the program; empty otherwise.
+// The error's message if it says that the build or the program did not find a vendor's library; otherwise empty.
 inline std::string missing_library(const std::string& error) {
   if (error.find("] has no CUDA kernel") != std::string::npos) {
     if (error.find("[conv") != std::string::npos) return "this build has no cuDNN";
@@ -42,7 +42,7 @@ inline std::string missing_library(const std::string& error) {
   return begin == std::string::npos || end == std::string::npos ? std::string() : error.substr(begin + 7, end - begin + 7);
 }
 
-// Also where cuDNN, or cuBLASLt, is not there.
+// Skips the test also if cuDNN or cuBLASLt is missing.
 template <class Op>
 bool no_library(const char* test, const Op& op, const std::vector<Shape>& shapes) {
   if (no_gpu(test)) return true;
@@ -64,7 +64,7 @@ inline bool no_cublas(const char* test) { return no_library(test, ops::Matmul{},
 
 }  // namespace mpigrad::testing
 
-// One body, two cases: `name` with the CPU as `device`, and `gpu: name`, which is skipped where `lacks("gpu: name")`.
+// One body, two cases: `name` with the CPU as `device`, and `gpu: name`, which is skipped if `lacks("gpu: name")` is true.
 #define TEST_CASE_ON_DEVICES(name, lacks) TEST_CASE_OF_BODY(DOCTEST_ANONYMOUS(on_device_), name, lacks)
 #define TEST_CASE_OF_BODY(body, name, lacks)                   \
   static void body(mpigrad::DeviceKind device);                \

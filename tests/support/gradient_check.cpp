@@ -10,7 +10,7 @@
 namespace mpigrad::testing {
 namespace {
 
-// x + t v, new variables.
+// x + t v, as new variables.
 Tensors moved(const Tensors& x, double t, const Tensors& v) {
   Tensors result;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -39,13 +39,13 @@ double derivative(const std::function<double(double)>& g, double h) {
   return (16 * second - first) / 15;
 }
 
-// A direction nearly at right angles to the gradient says little, so the error is relative to what is typical, too.
+// A direction nearly orthogonal to the gradient says little, so the error is also relative to a typical derivative.
 double relative_error(double expected, double found, double typical) {
   const double error = std::abs(expected - found) / std::max({std::abs(expected), std::abs(found), 0.05 * typical, 1e-9});
   return std::isfinite(error) ? error : 1e300;
 }
 
-// One value, <a, b> in ops.
+// <a, b>, computed by ops; one value.
 Tensor dot_of(const Tensors& a, const Tensors& b) {
   Tensor total;
   for (std::size_t i = 0; i < a.size(); ++i) {

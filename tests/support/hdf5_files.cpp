@@ -15,7 +15,7 @@
 namespace mpigrad::testing {
 namespace {
 
-// Runs f(file) on a new file, or on one that exists.
+// Runs f(file) on a new file or on an existing one.
 template <class F>
 void in_file(const std::filesystem::path& path, F f, bool add = false) {
   io_thread().run([&] {
@@ -51,7 +51,7 @@ std::string file_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// As a file holds it.
+// The value in the byte order of the file.
 template <class T>
 std::string bytes_of(T value) {
   std::string bytes(sizeof value, '\0');
@@ -59,7 +59,7 @@ std::string bytes_of(T value) {
   return bytes;
 }
 
-// Replaces the first `old` in a file by other bytes, as many.
+// Replaces the first occurrence of `old` in a file by as many other bytes.
 void replace_in(const std::filesystem::path& path, const std::string& old, const std::string& bytes) {
   const auto found = file_text(path).find(old);
   require(found != std::string::npos, "[test] {} does not hold these bytes", path.string());
@@ -86,12 +86,12 @@ void write_short_compact(const std::filesystem::path& path, const std::string& d
     make_dataset(file, dataset, {stored}, true, [&](hid_t creation, hid_t) { H5Pset_layout(creation, H5D_COMPACT); });
   });
   replace_in(path, bytes_of(stored) + bytes_of(stored),
-             bytes_of(claim) + bytes_of(claim));  // its extent and the most it may have
+             bytes_of(claim) + bytes_of(claim));  // the extent and the largest possible extent
 }
 
 void write_filtered(const std::filesystem::path& path, const std::string& dataset, const std::vector<std::uint64_t>& extents,
                     const char* filter) {
-  constexpr H5Z_filter_t number = 40001;  // among the numbers that HDF5 leaves free for tests
+  constexpr H5Z_filter_t number = 40001;  // HDF5 reserves this range of numbers for tests
   const auto same = [](unsigned, std::size_t, const unsigned*, std::size_t bytes, std::size_t*, void**) { return bytes; };
   in_file(path, [&](hid_t file) {
     const H5Z_class2_t known{H5Z_CLASS_T_VERS, number, 1, 1, filter, nullptr, nullptr, same};
@@ -161,7 +161,7 @@ void write_deep(const std::filesystem::path& path, int groups) {
 }
 
 void write_same_text(const std::filesystem::path& path, const std::string& dataset, const std::string& text, std::size_t count) {
-  constexpr std::size_t reference = 16;  // bytes of the length and the place of a text
+  constexpr std::size_t reference = 16;  // bytes of the length and the address of a text
   haddr_t elements = HADDR_UNDEF;
   in_file(path, [&](hid_t file) {
     const hsize_t extent = count;
@@ -195,7 +195,7 @@ void add_text_attribute(const std::filesystem::path& path, const std::string& na
 }
 
 void claim_text_length(const std::filesystem::path& path, std::uint32_t length, std::uint32_t claim) {
-  // A text is its length and the place of the heap in which it is.
+  // A text is stored as its length and the address of the heap that contains it.
   const std::uint64_t heap = file_text(path).find("GCOL");
   replace_in(path, bytes_of(length) + bytes_of(heap), bytes_of(claim) + bytes_of(heap));
 }

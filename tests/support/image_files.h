@@ -1,5 +1,5 @@
 #pragma once
-// Pictures as files, for tests of what reads them.
+// Writes pictures to files, for tests of readers.
 
 #include <cstdint>
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace mpigrad::testing {
 
-// Whether this build has libpng and libjpeg-turbo; without them the others are errors.
+// True if this build has libpng and libjpeg-turbo; without them the other functions throw.
 bool pictures_can_be_written();
-// values: [height, width, channels], 1 or 3 channels.
+// values: [height, width, channels] with 1 or 3 channels.
 void write_png(const std::filesystem::path& path, int height, int width, int channels, const std::vector<std::uint8_t>& values);
 void write_jpeg(const std::filesystem::path& path, int height, int width, int channels, const std::vector<std::uint8_t>& values);
 

@@ -1,5 +1,5 @@
 #pragma once
-// A transport that notes what a rank hands to the calls that it passes on.
+// A transport that notes the calls of a rank before it passes them on.
 
 #include <memory>
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace mpigrad::testing {
 
-// Derived has note(const Collective&) and note(std::span<const Message> sends, DType), which write to notes_: a reference or a
+// Derived has note(const Collective&) and note(std::span<const Message> sends, DType). Both write to notes_, a reference or a
 // pointer that all communicators made from this one share.
 template <class Derived, class Notes>
 class NotingTransport : public ForwardingTransport {

@@ -1,5 +1,5 @@
 #pragma once
-// Random numbers that an element type holds exactly.
+// Random numbers that an element type represents exactly.
 
 #include <cstdint>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace mpigrad::testing {
 
-// Small whole numbers for integers, uniform numbers in [-2, 2) otherwise.
+// Small integers for integer types, otherwise uniform numbers in [-2, 2).
 inline std::vector<double> numbers(const Shape& shape, DType type, std::uint64_t seed) {
   const Philox random{.key = seed, .stream = 77};
   std::vector<double> values(static_cast<std::size_t>(shape.elements()));

@@ -1,4 +1,4 @@
-// What most helpers of tests include, precompiled. See framework/precompiled.h.
+// Precompiled header of test helpers. See framework/precompiled.h.
 
 #include "comm/collectives/collectives.h"
 #include "framework/engine/jvp.h"

@@ -1,5 +1,5 @@
-// What most tests include, precompiled. Not for helpers that programs without doctest link, too: every file that includes it has
-// a reference to it.
+// Precompiled header of tests. Not for helpers of programs without doctest: every file that includes it refers to doctest's
+// symbols.
 
 #include <doctest/doctest.h>
 

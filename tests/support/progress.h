@@ -1,5 +1,5 @@
 #pragma once
-// Tells whoever watches the test program that it gets on (tests/watch.sh).
+// Reports the progress of the test program to its watcher (tests/watch.sh).
 
 #include <cstdio>
 #include <cstdlib>
@@ -7,8 +7,8 @@
 
 namespace mpigrad::testing {
 
-// Adds a line to the file that MPIGRAD_TEST_PROGRESS names, if it does: at the beginning of every test, and now and then within
-// one that takes many minutes. Safe to call from any thread and process.
+// Adds a line to the file named by MPIGRAD_TEST_PROGRESS, if that is set. Called at the beginning of every test, and from time to
+// time within tests of many minutes. Safe to call from any thread and process.
 inline void note_progress(const std::string& what) {
   const char* path = std::getenv("MPIGRAD_TEST_PROGRESS");
   if (path == nullptr || *path == 0) return;

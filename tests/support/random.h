@@ -1,5 +1,5 @@
 #pragma once
-// Random tensors of any type: the same numbers, rounded.
+// Random tensors of any type: the same numbers for all types, rounded.
 
 #include "comm/check/adjoint_check.h"
 #include "ops/elementwise/elementwise.h"

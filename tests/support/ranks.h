@@ -1,5 +1,5 @@
 #pragma once
-// Runs a test's body on ranks that are threads of this process. What a rank throws ends the others and arrives here.
+// Runs the body of a test on ranks as threads of this process. An exception on one rank stops the others and is rethrown here.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ inline void on_ranks(int ranks, const RankBody& body) {
   });
 }
 
-// The same; an error fails the surrounding test, which goes on.
+// Like on_ranks, but an error fails the surrounding test, which then continues.
 inline void check_on_ranks(int ranks, const std::string& what, const RankBody& body) {
   try {
     on_ranks(ranks, body);

@@ -1,5 +1,5 @@
 #pragma once
-// How results are compared with those of the plain kernels, also by programs that are no tests.
+// Comparison of results with those of the plain kernels; also used by programs that are not tests.
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace mpigrad::testing {
 
-// max |a - b| / max |b|; infinite where one is NaN and the other is not, and for different infinities.
+// max |a - b| / max |b|; infinite if only one of a and b is NaN, or if they are different infinities.
 inline double relative_error(const std::vector<double>& a, const std::vector<double>& b) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (a.size() != b.size()) return infinity;

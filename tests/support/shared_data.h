@@ -1,6 +1,6 @@
 #pragma once
-// Where the reference data lies that is not part of the source tree: $MPIGRAD_SHARED, else the folder shared/ beside the tree.
-// Tests that need it are skipped where it is absent.
+// Location of reference data that is not part of the source tree: $MPIGRAD_SHARED, else the folder shared/ next to the tree.
+// Tests that need missing data are skipped.
 
 #include <cstdlib>
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace mpigrad::testing {
 
 inline const char* const no_shared_data = "the reference data is not on this machine (MPIGRAD_SHARED says where it is)";
 
-// `relative` below the data folder, or an empty path where it does not exist.
+// The path of `relative` below the data folder, or an empty path if it does not exist.
 inline std::filesystem::path shared_data(const std::string& relative) {
   const char* told = std::getenv("MPIGRAD_SHARED");
   const std::filesystem::path root =

@@ -1,5 +1,5 @@
 #pragma once
-// How tests are counted. The test program closes with `N passed, M failed, K skipped`: its doctest cases, plus the rows of table
+// Counts tests. The last line of the test program is `N passed, M failed, K skipped`: its doctest cases plus the rows of table
 // tests, which report themselves here one by one. Safe to call from any thread.
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ class Tally {
     std::scoped_lock lock(mutex_);
     current_case_skipped_ = true;
   }
-  // Called by the listener at the end of every doctest case: whether it skipped itself; clears the mark.
+  // Called by the listener at the end of every doctest case: true if the case skipped itself. Clears the mark.
   bool take_current_case_skipped() {
     std::scoped_lock lock(mutex_);
     return std::exchange(current_case_skipped_, false);
@@ -54,19 +54,19 @@ class Tally {
   bool current_case_skipped_ = false;
 };
 
-// n rows of a table test passed.
+// Counts n passed rows of a table test.
 inline void count_passed(std::int64_t n = 1) { Tally::instance().pass(n); }
 
-// One row failed; fails the surrounding doctest case too, which goes on.
+// Counts one failed row; also fails the surrounding doctest case, which continues.
 inline void count_failed(const std::string& name, const std::string& why) {
   Tally::instance().fail(name);
   ADD_FAIL_CHECK_AT(__FILE__, __LINE__, name << ": " << why);
 }
 
-// One row, or one thing that a test would have checked, was skipped.
+// Counts one skipped row or check.
 inline void count_skipped(const std::string& name, const std::string& reason) { Tally::instance().skip(name, reason); }
 
-// The surrounding doctest case as a whole counts as skipped instead of passed; return from it afterwards.
+// Counts the whole surrounding doctest case as skipped instead of passed; the case must return afterwards.
 inline void skip_test(const std::string& name, const std::string& reason) {
   count_skipped(name, reason);
   Tally::instance().skip_current_case();

@@ -1,6 +1,6 @@
 #pragma once
-// Counts the elements that algorithms which move as little as possible send for what a rank calls: of n elements on P ranks
-// allgather and reduce_scatter n (P - 1) / P on each, allreduce twice that; uneven blocks exactly.
+// Counts the elements that optimal algorithms send for the collectives of a rank: for n elements on P ranks, allgather and
+// reduce_scatter send n (P - 1) / P on each rank, allreduce twice that. Exact for uneven blocks, too.
 
 #include <atomic>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace mpigrad::testing {
 
-// Of one type, so that what ranks tell each other about sizes does not count. Sums over all ranks.
+// Elements of one type only, so that messages about sizes do not count. Sums over all ranks.
 struct Traffic {
   DType type = DType::float64;
   std::atomic<std::int64_t> messages{0}, gathered{0}, scattered{0}, reduced{0}, other{0};
@@ -34,7 +34,7 @@ class CountingTransport final : public NotingTransport<CountingTransport, Traffi
     switch (call.kind) {
       case CollectiveKind::allgather: notes_.gathered += others(); break;
       case CollectiveKind::reduce_scatter: notes_.scattered += others(); break;
-      // 2 n (P - 1) in all, which need not divide by P: noted on one rank.
+      // 2 n (P - 1) over all ranks need not be divisible by P, so it is noted on one rank.
       case CollectiveKind::allreduce: notes_.reduced += rank() == 0 ? 2 * call.count * (size() - 1) : 0; break;
       default: notes_.other += call.count;
     }

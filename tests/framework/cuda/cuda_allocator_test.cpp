@@ -1,4 +1,4 @@
-// The policy of the GPU's caching allocator, on a driver that hands out addresses.
+// The policy of the GPU's caching allocator, on a simulated driver.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ using cuda::CachingAllocator;
 
 namespace {
 
-// Segments at addresses that are far apart, up to a limit in bytes.
+// A driver that returns segments at addresses far apart, up to a limit in bytes.
 struct Driver {
   explicit Driver(std::int64_t bytes) : limit(bytes) {}
 
@@ -32,7 +32,7 @@ struct Driver {
               if (used + bytes > limit) return nullptr;
               ++calls;
               auto* segment = reinterpret_cast<std::byte*>(next);
-              next += static_cast<std::uintptr_t>(bytes);  // touching: blocks of two segments must not merge
+              next += static_cast<std::uintptr_t>(bytes);  // adjacent: blocks of two segments must not merge
               segments[segment] = bytes;
               used += bytes;
               return segment;
@@ -98,7 +98,7 @@ TEST_CASE("cuda allocator: blocks of a random workload lie in segments and do no
     REQUIRE(statistics.reserved == driver.used);
   }
   for (const auto& [block, size] : live) REQUIRE(allocator.release(block));
-  // All neighbours have merged: every segment is one free block, so that all of them go back.
+  // After all neighbours have merged, every segment is one free block, so that all segments are returned.
   const auto before = allocator.statistics();
   CHECK(before.current == 0);
   CHECK(allocator.trim() == before.reserved);
@@ -112,7 +112,7 @@ TEST_CASE("cuda allocator: repeated shapes get the same addresses and no new seg
   CachingAllocator allocator(driver.callbacks());
   std::vector<void*> parameters;
   for (const std::int64_t bytes : {4000, 3 * 1000 * 1000, 700, 64 * 1000 * 1000}) parameters.push_back(allocator.allocate(bytes));
-  // A step: activations, released in reverse while cotangents come and go, as a replay does.
+  // One step: activations, released in reverse order while cotangents come and go, as in a replay.
   const auto step = [&] {
     std::vector<void*> addresses, activations;
     const auto take = [&](std::int64_t bytes) {
@@ -151,9 +151,9 @@ TEST_CASE("cuda allocator: the smallest block that fits is taken, the lowest amo
   CHECK(driver.calls == 1);
   for (auto* block : {a, b, c}) REQUIRE(allocator.release(block));
   allocator.release(e);
-  CHECK(allocator.allocate(10 * mebi) == a);  // a, b and c are one again
+  CHECK(allocator.allocate(10 * mebi) == a);  // a, b and c are one block again
   REQUIRE(allocator.release(a));
-  CHECK(allocator.allocate(2 * mebi) == a);  // 10 MiB at a, 20 MiB behind d: the smaller hole
+  CHECK(allocator.allocate(2 * mebi) == a);  // 10 MiB at a, 20 MiB after d: the smaller hole
   CHECK(allocator.allocate(16 * mebi) == d + 2 * mebi);
   CHECK(driver.calls == 1);
   CHECK_FALSE(allocator.release(a + 512));
@@ -169,16 +169,16 @@ TEST_CASE("cuda allocator: what is free goes back to the driver before memory is
   REQUIRE(large);
   REQUIRE(allocator.release(large));
   CHECK(driver.used == 62 * mebi);
-  // 90 MiB fit only without the cached 60; the small segment is in use and stays.
+  // 90 MiB fit only without the cached 60 MiB; the small segment is in use and stays.
   void* larger = allocator.allocate(90 * mebi);
   REQUIRE(larger);
   CHECK(driver.used == 92 * mebi);
   CHECK(allocator.statistics().retries == 1);
   CHECK(allocator.owns(small));
   CHECK(allocator.allocate(9 * mebi) == nullptr);
-  CHECK(allocator.allocate(7 * mebi) != nullptr);  // less than a usual segment is left: just this
+  CHECK(allocator.allocate(7 * mebi) != nullptr);  // less than a usual segment is left: only this size
   CHECK(allocator.statistics().current == rounded(1000) + 97 * mebi);
-  // A failure leaves everything as it was.
+  // A failed allocation leaves everything as it was.
   CHECK(allocator.allocate(200 * mebi) == nullptr);
   CHECK(allocator.release(larger));
   CHECK(allocator.allocate(90 * mebi) == larger);
@@ -222,7 +222,7 @@ TEST_CASE("to: a tensor that is there is itself; the dry device has nothing to c
   const auto x = ones(Shape{2});
   CHECK(to(x, DeviceKind::cpu).id() == x.id());
   CHECK_THROWS_WITH_AS(to(x, DeviceKind::dry), "[to] the dry device has no elements to copy: float32 [2]", Error);
-  // Its adjoint, with the other device played by the CPU itself.
+  // The adjoint, with the CPU in the role of the other device.
   const auto y = from_vector(Shape{3}, {1, 2, 3}, DType::float64);
   Tape tape;
   const auto z = mpigrad::apply(ops::ToDevice{.device = DeviceKind::cpu}, {y});
@@ -245,12 +245,12 @@ TEST_CASE("cuda allocator: a pool's memory is nobody else's") {
 
   const int pool = allocator.open_pool();
   void* a = allocator.allocate(64 * mebi);
-  CHECK(a == warm);  // what nobody used goes along
+  CHECK(a == warm);  // the unused block is in the pool, too
   CHECK(allocator.release(a));
   void* again = allocator.allocate(60 * mebi);
   CHECK(again == a);  // and is used again there
   CHECK(allocator.release(again));
-  CHECK(allocator.release(kept));  // it was read, so that it stays
+  CHECK(allocator.release(kept));  // it was read, so it stays
   CHECK(allocator.statistics().current == 40 * mebi);
   allocator.close_pool();
   CHECK(driver.calls == calls);
@@ -263,7 +263,7 @@ TEST_CASE("cuda allocator: a pool's memory is nobody else's") {
     CHECK(block != kept);
     others[block] = 40 * mebi;
   }
-  CHECK(others.contains(idle));  // no work in the pool used it: it went back
+  CHECK(others.contains(idle));  // no work in the pool used it: it was returned
   for (const auto& [block, bytes] : others) CHECK(allocator.release(block));
   CHECK(allocator.trim() > 0);
   CHECK(driver.holds(a, 64 * mebi));
@@ -286,7 +286,7 @@ TEST_CASE("cuda allocator: blocks of a pool may outlive it, and pools do not mix
   allocator.close_pool();
   const int second = allocator.open_pool();
   CHECK(allocator.allocate(100) != small);
-  CHECK(allocator.release(large));  // of the first: neither pool may use it now
+  CHECK(allocator.release(large));  // large belongs to the first pool: neither pool may use it now
   CHECK(allocator.allocate(40 * mebi) != large);
   allocator.close_pool();
   allocator.drop_pool(first);
@@ -303,7 +303,7 @@ TEST_CASE("cuda allocator: blocks of a pool may outlive it, and pools do not mix
 TEST_CASE("cuda allocator: a pool that finds no memory gives none back meanwhile") {
   Driver driver(100 * mebi);
   CachingAllocator allocator(driver.callbacks());
-  void* part = allocator.allocate(20 * mebi);  // of a segment of 32, which is in use
+  void* part = allocator.allocate(20 * mebi);  // a part of a segment of 32, which is in use
   void* block = allocator.allocate(60 * mebi);
   CHECK(allocator.release(block));
   const int pool = allocator.open_pool();

@@ -1,4 +1,4 @@
-// What CUDA kernels compute on the host or share with the CPU: index arithmetic, plans of reductions, update formulas.
+// Host code of CUDA kernels, or shared with the CPU: index arithmetic, plans of reductions, update formulas.
 
 #include <doctest/doctest.h>
 
@@ -42,7 +42,7 @@ TEST_CASE("strided: division by an invariant is exact up to 2^63") {
     REQUIRE(divide.divisor() == d);
     std::vector<std::int64_t> numbers{0, 1, d - 1, d, largest, largest - 1};
     if (d < largest) numbers.push_back(d + 1);
-    const auto multiple = largest / d * d;  // the hardest are around multiples
+    const auto multiple = largest / d * d;  // the hardest cases are around multiples
     numbers.push_back(multiple), numbers.push_back(multiple - 1);
     for (int i = 0; i < 200; ++i) numbers.push_back(static_cast<std::int64_t>(random() >> (1 + random() % 62)));
     for (const auto n : numbers) REQUIRE(divide.quotient(n) == n / d);
@@ -59,7 +59,7 @@ TEST_CASE("strided: collapsed and widened walks go to the same places") {
     for (int d = 0; d < rank; ++d) shape.push_back(1 + pick(5));
     const auto own = shape.strides();
     std::vector<std::int64_t> of_second(static_cast<std::size_t>(rank));
-    for (int d = 0; d < rank; ++d) {  // contiguous, repeated, reversed or spread out
+    for (int d = 0; d < rank; ++d) {  // contiguous, repeated, reversed or strided
       const auto stride = own[static_cast<std::size_t>(d)];
       const std::int64_t choices[] = {stride, stride, 0, -stride, 4 * stride};
       of_second[static_cast<std::size_t>(d)] = choices[pick(5)];
@@ -140,7 +140,7 @@ TEST_CASE("cuda reductions: plans cover every element once, whatever the shape")
     REQUIRE(r.chunks * r.chunk >= r.count);
     REQUIRE((r.chunks == 1 || (r.chunks - 1) * r.chunk < r.count));
     for (std::int64_t o = 0; o < r.outputs; ++o) {
-      double total = 0;  // as the kernels do it
+      double total = 0;  // in the order of the kernels
       for (std::int64_t c = 0; c < r.chunks; ++c)
         for (std::int64_t i = c * r.chunk; i < std::min(r.count, (c + 1) * r.chunk); ++i)
           total += values[static_cast<std::size_t>(r.kept.offset(o) + r.reduced.offset(i))];
@@ -160,7 +160,7 @@ TEST_CASE("update formulas: a step's numbers, by hand") {
   adam.numbers<double>(0.1, 0).update(p, 4.0, m, v);
   CHECK(m == doctest::Approx(0.2));
   CHECK(v == doctest::Approx(0.04));
-  CHECK(p == doctest::Approx(2 - 0.1));  // the first step goes by the learning rate
+  CHECK(p == doctest::Approx(2 - 0.1));  // the first step has the size of the learning rate
   CHECK(RuleOfStep<AdamWRule>{}.numbers<double>(0.1, 0.5).keep == doctest::Approx(0.95));
   const RuleOfStep<SGDRule> sgd{.rule = {.momentum = 0.5, .nesterov = true}, .scale = {2}};
   double q = 1, w = 3;

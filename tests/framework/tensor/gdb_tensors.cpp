@@ -1,4 +1,4 @@
-// Tensors for tests/framework/tensor/gdb_printer.sh, which stops in look() and prints those of main().
+// Tensors for tests/framework/tensor/gdb_printer.sh, which stops in look() and prints the tensors of main().
 
 #include "framework/tensor/tensor.h"
 

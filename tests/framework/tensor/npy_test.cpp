@@ -1,4 +1,4 @@
-// Tensors as .npy files: they come back as they were; what NumPy or one process cannot hold is refused.
+// Tensors as .npy files: reading returns what was written; data that NumPy or one process cannot hold are refused.
 
 #include <doctest/doctest.h>
 

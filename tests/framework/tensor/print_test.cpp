@@ -1,4 +1,4 @@
-// Tensors as text: values where people print them, the type alone in messages; and partial sums, which are read with a warning.
+// Tensors as text: values when printed, only the type in messages; reading a partial sum warns.
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>
@@ -100,7 +100,7 @@ TEST_CASE("print: a distributed tensor shows its block; a partial sum is read wi
           std::vector{"[" + name +
                       "] this rank's part of a sum over ranks; total(x) is the sum: float32 [] of [] sample: partial sum"});
   }
-  on_ranks(1, [](const Communicator& world) {  // the sum itself
+  on_ranks(1, [](const Communicator& world) {  // one rank: the partial sum is the sum
     sum(ones({1}).with_layout(split_layout(line_of(world), {1}, {0}))).item();
   });
   CHECK(detail::take_warnings().empty());
