@@ -1,4 +1,4 @@
-// Activations: values against their formulas, their texts, and layers on split grids and with pooling that compose them.
+// Activations: values against their formulas, their texts, and layers with activations on split grids and with pooling.
 
 #include "ops/elementwise/activation.h"
 
@@ -26,7 +26,7 @@ struct Known {
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// As PyTorch and ONNX define them.
+// The definitions of PyTorch and ONNX.
 std::vector<Known> all_activations() {
   const double root = std::sqrt(2 / M_PI);
   return {

@@ -39,7 +39,7 @@ TEST_CASE("sums and broadcasts and concatenations of many short rows") {
     for (const auto& axes : {std::vector{1, 2}, {0, 2}, {0, 1, 2}, {2, 3}, {1}, {3}, {0, 1, 2, 3}}) {
       Shape kept = shape;
       for (const int axis : axes) kept[axis] = 1;
-      const auto place = [&](std::int64_t i) {  // of element i among those that are kept
+      const auto place = [&](std::int64_t i) {  // the position of element i among the kept elements
         std::int64_t at = 0;
         for (int d = 0; d < 4; ++d) at = at * kept[d] + (kept[d] == 1 ? 0 : i / shape.elements(d + 1, 4) % shape[d]);
         return static_cast<std::size_t>(at);
@@ -67,7 +67,7 @@ TEST_CASE("average pools agree with the plain ones and are transposes") {
                 .pad_low = {1, 1, 1},
                 .channels = 16};
   compare_pool<float>(p);
-  // Fewer windows along the width than there could be, which kernels for AVX2 got wrong, and wrote behind the result.
+  // Fewer windows along the width than would fit; kernels for AVX2 once got this wrong and wrote after the end of the result.
   compare_pool<float>({.batch = 2,
                        .in = {2, 11, 9},
                        .out = {3, 11, 8},

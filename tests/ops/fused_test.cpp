@@ -1,5 +1,5 @@
-// Fused forms against the ops that they stand for: values, first and second derivatives, whole and on split grids; what a tape
-// keeps of them.
+// Fused ops against the equivalent separate ops: values, first and second derivatives, whole and on split grids; memory kept by a
+// tape.
 
 #include <cmath>
 #include <limits>
@@ -80,7 +80,7 @@ struct Result {
 Tensor weights_like(const Tensor& y, std::uint64_t seed) {
   return constant(global_tensor(y.layout() ? y.layout()->global : y.shape(), seed, y.layout()));
 }
-// Derivatives of a random weighted sum of values and squares, and those of a sum of squares of the former.
+// Derivatives of a random weighted sum of values and squares, and derivatives of the sum of squares of these.
 Result derivatives(const TensorFunction& f, const Tensors& in) {
   Tape tape;
   const auto y = f(in)[0];
@@ -165,7 +165,7 @@ TEST_CASE("fused: signs are those of x, and NaN passes") {
     const auto signs = apply_all(ops::LeakyAvgPool{{.in = {1, 1, 1}, .out = {1, 1, 1}}, 0.5}, {x})[1];
     CHECK(signs.to_vector() == std::vector<double>{0b10110001, 0b00000101});
   }
-  // Inputs that no window reads have signs, too; without outputs nobody's gradient depends on them.
+  // Inputs that no window reads have signs, too; without outputs no gradient depends on them.
   const auto x = from_vector({1, 1, 1, 5, 1}, {-1, 2, 3, -4, 5}, DType::float64);
   const auto wide = apply_all(ops::LeakyAvgPool{{.stride = {1, 1, 4}, .in = {1, 1, 5}, .out = {1, 1, 1}}, 0.5}, {x})[1];
   CHECK(wide.to_vector() == std::vector<double>{0, 1, 1, 0, 1});

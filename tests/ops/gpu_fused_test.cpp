@@ -1,4 +1,4 @@
-// Fused kernels on a GPU against those of the CPU in double, on the same rounded operands: max|a - b| / max|b|.
+// Fused kernels on a GPU against the CPU's in double, on the same rounded operands: max|a - b| / max|b|.
 
 #include <doctest/doctest.h>
 
@@ -26,7 +26,7 @@ struct Kind {
 };
 const Kind kinds[] = {{DType::float64, 1e-13}, {DType::float32, 2e-6}, {DType::bfloat16, 1e-2}, {DType::float16, 2e-3}};
 
-// Random numbers that `type` holds exactly, in double here and rounded there.
+// Random numbers that `type` represents exactly, as double here and as `type` on the GPU.
 struct Operands {
   Tensors on_cpu, on_gpu;
   void add(const Shape& shape, DType type) {
@@ -83,7 +83,7 @@ TEST_CASE("gpu: average pooling behind an activation") {
 
 TEST_CASE("gpu: biases, norms and activations in one pass, and what goes back") {
   if (no_gpu("gpu: biases, norms and activations in one pass, and what goes back")) return;
-  // Of a few blocks where a CPU plays the GPU.
+  // Only a few blocks on the emulator.
   const std::int64_t many = emulated() ? 3000 : 70000, lines = emulated() ? 300 : 5000;
   for (const auto& kind : kinds)
     for (const Shape& shape : {Shape{3, 5}, Shape{2, 3, 7, 1, 4}, Shape{7, 9, 16}, Shape{1000, 24}, Shape{3, 4100},
@@ -105,7 +105,7 @@ TEST_CASE("gpu: biases, norms and activations in one pass, and what goes back") 
         check(ops::BiasActivationAdjoint{slope}, back, kind.tolerance);
       }
     }
-  // A cotangent that nothing else holds is overwritten.
+  // A cotangent without another owner is overwritten.
   Operands x;
   x.add({100, 12}, DType::float64);
   x.add({100, 12}, DType::float64);

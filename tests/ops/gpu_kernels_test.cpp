@@ -1,5 +1,5 @@
-// Kernels on a GPU against the CPU at sizes that the table of ops does not have: several blocks, packs with a rest, addresses at
-// odd places, reductions in chunks, all element types.
+// Kernels on a GPU against the CPU at sizes that the table of ops does not have: several blocks, packs with a rest, unaligned
+// addresses, reductions in chunks, all element types.
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ double tolerance_of(DType type) {
   }
 }
 
-// One element behind an address that every pack would like.
+// The same elements one element after an aligned address.
 Tensor at_odd_address(const Tensor& x) {
   const auto item = size_of(x.dtype());
   const Tensor room({Shape{x.elements() + 1}, x.dtype()}, x.device());
@@ -57,7 +57,7 @@ Tensor at_odd_address(const Tensor& x) {
   return Tensor(x.type(), std::make_shared<Storage>(data, x.bytes(), x.device(), [room] {}));
 }
 
-// Whether the bytes between the end of what a kernel wrote and that of its block are as they were: tests/emulated.sh fills them.
+// True if the bytes after the end of y in its block are unchanged: tests/emulated.sh fills them with a pattern.
 bool untouched_behind(const Tensor& y) {
   const char* filled = std::getenv("MPIGRAD_GPU_POISON");
   if (!filled || std::string_view(filled) != "1") return true;
@@ -73,7 +73,7 @@ struct Case {
   TensorFunction f;
 };
 
-// f on the GPU, from aligned and from odd addresses, against f on the CPU: of floating-point numbers in float64.
+// Compares f on the GPU, from aligned and from unaligned addresses, with f on the CPU (in float64 for floating-point types).
 void check(const Case& c, const std::vector<DType>& types, double factor = 1) {
   for (const auto type : types) {
     INFO(c.name, ", ", std::string(name_of(type)));
@@ -143,7 +143,7 @@ TEST_CASE("gpu: comparisons and conversions between all types, special values in
                                logical_and(equal(x[0], x[1]), less(x[0], x[1])), logical_or(equal(x[0], x[1]), less(x[0], x[1])));
     check({"comparisons", {shape, shape}, f}, {type});
     for (const auto other : every) {
-      // Integers have no negative counterpart everywhere.
+      // Some integers have no negative counterpart.
       const Shape few{100};
       auto values = numbers(few, type, 3);
       if (!is_floating(other))
@@ -163,7 +163,7 @@ TEST_CASE("gpu: comparisons and conversions between all types, special values in
     const auto same = [&](const char* name, const std::function<Tensor(const Tensor&, const Tensor&)>& f) {
       INFO(name);
       const auto got = f(to(x, DeviceKind::cuda), to(y, DeviceKind::cuda)).to_vector(), wanted = f(x, y).to_vector();
-      // 16-bit NaN and rounding are the same, too
+      // NaN and rounding of 16-bit types are the same, too.
       CHECK(relative_error(got, wanted) <= (type == DType::float64 ? 1e-15 : 0x1p-22));
     };
     same("maximum", [](auto& a, auto& b) { return maximum(a, b); });
@@ -223,7 +223,7 @@ TEST_CASE("gpu: reductions and softmax of every form") {
     check({fmt::format("argmax of {}", shape), {shape}, F(argmax(x[0], along))},
           {DType::boolean, DType::float64, DType::float32, DType::bfloat16});
   }
-  // NaN wins, wherever it stands.
+  // NaN wins at every position.
   for (const auto type : floating)
     for (const std::int64_t place : {0, 1, 31, 32, 200, 4999}) {
       Values values(5000, 1);
@@ -268,13 +268,13 @@ TEST_CASE("gpu: channels of every number") {
              }},
             floating, 2);
     }
-  // Digits are not lost to a large mean.
+  // A large mean does not cost digits.
   Values values(4000);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1e6 + static_cast<double>(i % 2);
   const auto m = channel_moments(to(from_vector({2000, 2}, values), DeviceKind::cuda));
   CHECK(m.mean.to_vector() == Values{1e6, 1e6 + 1});
   CHECK(m.m2.to_vector() == Values{0, 0});
-  // A variance that float32 does not hold is no number, so that what is normalised is not 0.
+  // A variance that overflows float32 becomes NaN, so that the normalised values are not 0.
   const auto x = to(random_normal({4, 3, 3, 3, 5}, {.key = 5}, 0, 1e30, DType::float32), DeviceKind::cuda);
   UseDevice device(DeviceKind::cuda);
   const auto moments = channel_moments(x);

@@ -1,4 +1,4 @@
-// Batch norm in training: the kernels that it takes, and its running averages to the bit.
+// Batch norm in training: the kernels that it launches, and its running averages to the bit.
 
 #include <doctest/doctest.h>
 
@@ -36,7 +36,7 @@ TEST_CASE("gpu: running averages are one kernel more, with the bits of the ops t
       update_running(mean, variance, {start[2], start[3]}, momentum, correction);
       CHECK(mean.to_vector() == wanted_mean);
       CHECK(variance.to_vector() == wanted_variance);
-      CHECK(start[0].to_vector() == numbers(0).to_vector());  // a CPU leaves what others may hold
+      CHECK(start[0].to_vector() == numbers(0).to_vector());  // the CPU keeps memory that others may hold
 
       const UseDevice device(DeviceKind::cuda);
       std::vector<Tensor> there;
@@ -51,7 +51,7 @@ TEST_CASE("gpu: running averages are one kernel more, with the bits of the ops t
       CHECK(mean.to_vector() == wanted_mean);
       CHECK(variance.to_vector() == wanted_variance);
     }
-  // A batch norm that follows its statistics launches one kernel more.
+  // Updating the running statistics takes one more kernel.
   UseDevice device(DeviceKind::cuda);
   struct One : nn::Module {
     nn::BatchNorm norm{*this, "norm"};
@@ -61,7 +61,8 @@ TEST_CASE("gpu: running averages are one kernel more, with the bits of the ops t
   const auto x = constant(random_normal({2, 4, 4, 4, 3}, {.key = 1})), gamma = constant(ones({3})), beta = constant(zeros({3}));
   const cuda::CapturedGraph layer([&] { net(x); }), plain([&] { batch_norm(x, gamma, beta); });
   CHECK(layer.nodes() == plain.nodes() + 1);
-  // Moments in two, m2 / n, + epsilon, ^-1/2, * gamma, the affine map; memory that is filled with NaN for tests adds to them.
+  // Two kernels for moments, then m2 / n, + epsilon, ^-1/2, * gamma, the affine map; filling memory with NaN for tests adds
+  // kernels.
   const char* filled = std::getenv("MPIGRAD_GPU_POISON");
   if (!filled || std::string_view(filled) != "1") CHECK(plain.nodes() == 7);
 }

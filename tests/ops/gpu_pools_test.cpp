@@ -1,4 +1,4 @@
-// Pooling kernels that are compiled for one form of windows against those for windows of any form: the same bits.
+// Pooling kernels compiled for one form of windows against the general kernels: the same bits.
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-// Room on the GPU for some elements, behind an address that packs of them like, or one element further.
+// Memory on the GPU for some elements, at an address aligned for packs of them, or one element after it.
 template <class T>
 class Room {
  public:
@@ -31,7 +31,7 @@ class Room {
     cuda::copy_to_device(data_, values.data(), bytes_);
   }
   T* data() const { return reinterpret_cast<T*>(data_); }
-  // All of it, so that what is written beside the elements is found, too.
+  // All bytes, so that writes outside the elements are found, too.
   Bytes bytes() const {
     Bytes result(static_cast<std::size_t>(bytes_ + 64));
     cuda::copy_to_host(result.data(), memory_.raw(), bytes_ + 64);
@@ -44,7 +44,7 @@ class Room {
   std::byte* data_;
 };
 
-// Windows of one of the known forms that may lie in padding altogether, begin inside of the image or leave a part of it out.
+// Windows of one of the known forms that may lie completely in padding, begin inside the image or leave a part of it out.
 PoolProblem known_form() {
   static const std::int64_t channels[] = {1, 3, 4, 8, 12, 16, 17};
   PoolProblem p;
@@ -59,7 +59,7 @@ PoolProblem known_form() {
   return p;
 }
 
-// Small numbers of which many are equal, so that maxima have ties, and a NaN now and then.
+// Small numbers, many of them equal, so that maxima have ties; occasionally a NaN.
 template <class T>
 std::vector<T> values_for(std::int64_t n, bool special) {
   std::vector<T> values;
@@ -130,7 +130,7 @@ TEST_CASE("kernels divide by what is known before") {
   for (const auto d : divisors) {
     const cuda::FastDivideInt divide(d);
     REQUIRE(divide.divisor() == d);
-    const auto multiple = largest / d * d;  // the hardest are around multiples
+    const auto multiple = largest / d * d;  // the hardest cases are around multiples
     std::vector<std::int64_t> numbers{0, 1, d - 1, d, largest, largest - 1, multiple, multiple - 1};
     for (int i = 0; i < 200; ++i) numbers.push_back(static_cast<std::int64_t>(random() >> (33 + random() % 30)));
     for (const auto n : numbers) REQUIRE(divide.quotient(static_cast<std::int32_t>(n)) == n / d);

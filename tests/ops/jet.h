@@ -1,5 +1,5 @@
 #pragma once
-// What all ranks hold, as plain numbers that carry derivatives: the serial reference for functions that communicate.
+// The data of all ranks as plain numbers that carry derivatives: the serial reference for functions that communicate.
 
 #include <cmath>
 #include <vector>
@@ -23,7 +23,7 @@ inline Jet exp(const Jet& x) {
 inline Jet log(const Jet& x) { return {std::log(x.v), x.a / x.v, x.b / x.v, x.ab / x.v - x.a * x.b / (x.v * x.v)}; }
 
 using Row = std::vector<Jet>;   // the elements of a tensor
-using Held = std::vector<Row>;  // the tensors of a rank
-using All = std::vector<Held>;  // of every rank
+using Held = std::vector<Row>;  // the tensors of one rank
+using All = std::vector<Held>;  // the tensors of every rank
 
 }  // namespace mpigrad::testing

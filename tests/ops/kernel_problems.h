@@ -1,5 +1,5 @@
 #pragma once
-// Random window problems, random operands, and errors in units of what rounding allows: for the tests of the CPU kernels.
+// Random window problems, random operands, and errors in units of the allowed rounding, for tests of the CPU kernels.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -57,7 +57,7 @@ inline double dot(const auto& a, const auto& b) {
   return sum;
 }
 
-// Largest error in units of what rounding allows: epsilon times the same sum over magnitudes.
+// Largest error in units of the allowed rounding: epsilon times the same sum over magnitudes.
 template <class T>
 double error_in_epsilons(const std::vector<T>& got, const std::vector<T>& wanted, const std::vector<T>& scale) {
   double worst = 0;
@@ -69,7 +69,7 @@ double error_in_epsilons(const std::vector<T>& got, const std::vector<T>& wanted
   return worst;
 }
 
-inline constexpr double allowed = 40;  // a sum of n terms in any order is well inside
+inline constexpr double allowed = 40;  // any order of a sum of n terms is well inside
 
 template <class Problem>
 std::string windows(const Problem& p) {
@@ -81,7 +81,7 @@ inline std::string text(const ConvProblem& p) {
   return fmt::format("{} channels {} -> {} groups {}", windows(p), p.in_channels, p.out_channels, p.groups);
 }
 
-// Windows of every kind: stride > kernel, dilation, padding on either side only, outputs beyond the right edge or short of it.
+// Windows of every kind: stride > kernel, dilation, padding on one side only, outputs that end before or beyond the right edge.
 template <class Problem>
 void random_windows(Problem& p) {
   p.batch = pick(1, 2);

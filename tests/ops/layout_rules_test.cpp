@@ -1,4 +1,4 @@
-// What ordinary ops mean on distributed tensors, seen from one rank: no communication takes place here.
+// Layouts of the results of ordinary ops on distributed tensors, tested on one rank: these ops do not communicate.
 
 #include "ops/layout_rules.h"
 
@@ -31,7 +31,7 @@ const std::shared_ptr<const GridShape>& the_grid() {
   return shared;
 }
 
-// For each grid axis: the dimension that it splits, whole or share.
+// For each grid axis: the dimension that it splits, whole (replicated) or share (partial sum).
 LayoutPtr layout(const Shape& global, const std::vector<int>& axes, const std::shared_ptr<const GridShape>& on = the_grid()) {
   auto result = std::make_shared<Layout>();
   result->grid = on;

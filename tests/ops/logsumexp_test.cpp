@@ -1,5 +1,5 @@
 // exp_scaled and sums of exponentials against the C library's exp in double: accuracy of our own exponential, ends of its range,
-// long rows and columns, what is not a number.
+// long rows and columns, infinities and NaN.
 
 #include "ops/softmax/logsumexp.h"
 
@@ -98,7 +98,7 @@ TEST_CASE("logsumexp: NaN stays, nothing gives minus infinity and no NaN in deri
   }
 }
 
-// Over several dimensions, and in 16 bits, it is another composition.
+// Several dimensions, and 16-bit types, use another composition.
 TEST_CASE("logsumexp: over several dimensions and in 16 bits as over one") {
   for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16}) {
     INFO(std::string(name_of(dtype)));
@@ -116,7 +116,7 @@ TEST_CASE("logsumexp: over several dimensions and in 16 bits as over one") {
       const auto y = logsumexp(x, {1, 2});
       CHECK(y.item() == values[i]);
       const auto found = tape.vjp({y}, {ones_like(y)}, {x})[0].to_vector();
-      if (i == 1) CHECK(std::isnan(found[0]));  // as of infinity - infinity
+      if (i == 1) CHECK(std::isnan(found[0]));  // like infinity - infinity
       else CHECK(found[0] == (i == 0 || i == 2 ? 0 : 1));
       CHECK(found[1] == (i == 2 ? 1 : 0));
     }

@@ -1,5 +1,5 @@
-// Each row of the table of ops at first and second order against differences in float64, and on the dry device for its shapes;
-// linear ops pass the dot-product test besides.
+// First and second derivatives of each row of the table of ops against differences in float64, and its shapes on the dry device;
+// linear ops must also pass the dot-product test.
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Runs `check` on each row: an empty text is a pass.
+// Runs `check` on each row; an empty text means that the row passed.
 void for_rows(const std::string& what, const std::function<std::string(const Row&)>& check) {
   for (const auto& row : op_table()) {
     std::string why;
@@ -36,7 +36,7 @@ void for_rows(const std::string& what, const std::function<std::string(const Row
 TEST_CASE("op table: first and second order in float64, and no op is missing") {
   std::set<std::string> met;
   for_rows("derivatives", [&](const Row& row) -> std::string {
-    CostLog log;  // ops of integers are in it, and on no tape
+    CostLog log;  // also has ops of integers, which no tape records
     const auto report =
         check_gradients(row.f, make_operands(row, DType::float64), {.step = row.step, .tolerance = row.tolerance});
     met.insert(report.entries.begin(), report.entries.end());
@@ -47,7 +47,7 @@ TEST_CASE("op table: first and second order in float64, and no op is missing") {
 #define MPIGRAD_MAKE(F, name, kind) declared.insert(#name);
   MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
-  CHECK(declared.size() >= 106);  // the search itself works
+  CHECK(declared.size() >= 106);  // the search for declarations works
   for (const auto& name : declared) {
     INFO("no row of the table runs the op ", name);
     CHECK(met.contains(name));

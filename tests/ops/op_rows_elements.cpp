@@ -1,4 +1,4 @@
-// Rows of the table of ops: elementwise ones, reductions and views.
+// Rows of the table of ops: elementwise ops, reductions and views.
 
 #include <cstdint>
 #include <vector>
@@ -27,9 +27,9 @@ Tensor mask(const Shape& shape) {
   for (std::int64_t i = 0; i < shape.elements(); ++i) values.push_back(static_cast<double>(i % 3 == 0));
   return from_vector(shape, values, DType::boolean);
 }
-// Integers from 0 to 7 of numbers from 0 to 1.
+// Integers from 0 to 7, from numbers between 0 and 1.
 Tensor whole(const Tensor& x) { return cast(constant(x) * 8, DType::int32); }
-// Of views' tensors: 11 elements, some of them twice.
+// Boxes of the views' tensors: 11 elements, some of them twice.
 std::vector<Box> overlapping_boxes() { return {{{0, 0, 2}, {3, 2, 3}}, {{1, 1, 2}, {2, 2, 3}}, {{0, 0, 0}, {1, 1, 4}}}; }
 
 }  // namespace
@@ -114,7 +114,7 @@ std::vector<Row> elementwise_rows() {
       {"nextafter", {{s}, {s, 2, 3}}, F(square(nextafter(x[0], x[1])))},
       {"logaddexp", {{s}, {s}}, F(logaddexp(x[0], x[1]))},
       {"logaddexp, first repeats", {{{4}, -3, 3}, {s, -3, 3}}, F(logaddexp(x[0], x[1]))},
-      // Ops of integers and booleans, beside a product that has derivatives.
+      // Ops of integers and booleans, and a product that has derivatives.
       {"bits",
        {{s, 0, 1}, {s, 0, 1}},
        F(x[0] * x[1], whole(x[0]) & whole(x[1]), whole(x[0]) | whole(x[1]), whole(x[0]) ^ whole(x[1]))},
@@ -131,7 +131,7 @@ std::vector<Row> elementwise_rows() {
       // Rounding to float32 hides small steps; a quadratic is exact with large ones.
       {"cast", {{s}}, F(square(cast(cast(x[0], DType::float32), x[0].dtype()))), false, 0.5, 1e-5},
   };
-  // Whose kinks, if they have any, are at 0 and 3.
+  // Functions with kinks at 0 and 3 only, if any.
 #define MPIGRAD_MAKE(Function, name, ...)                                                        \
   rows.push_back({#name, {apart(s, -2.9, 2.9)}, F(apply(ops::Unary<ops::Function>{}, {x[0]}))}); \
   rows.push_back({#name "_adjoint", {{s}, apart(s, -2.9, 2.9)}, F(ops::activation_adjoint(scalar::Function{}, x[0], x[1]))});

@@ -1,4 +1,4 @@
-// The table of all ops from its groups of rows, their operands, and which ops there are.
+// The table of all ops, made from its groups of rows; their operands; and the names of all declared ops.
 
 #include "tests/ops/op_table.h"
 
@@ -61,7 +61,7 @@ std::set<std::string> declared_ops(bool with_constants) {
     MPIGRAD_COMPARE_FUNCTIONS(MPIGRAD_MAKE)
   }
 #undef MPIGRAD_MAKE
-  // A program that was built elsewhere is told where the tree lies here.
+  // MPIGRAD_SOURCE_ROOT names the tree if the program was built elsewhere.
   const char* told = std::getenv("MPIGRAD_SOURCE_ROOT");
   const std::filesystem::path root = told != nullptr ? told : MPIGRAD_SOURCE_ROOT;
   for (const auto& file : std::filesystem::recursive_directory_iterator(root / "ops")) {

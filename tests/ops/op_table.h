@@ -1,6 +1,6 @@
 #pragma once
-// One table of every op, on operands of any floating-point type and any device. Checked on the CPU by op_derivatives_test.cpp, on
-// a GPU by op_table_devices_test.cpp.
+// One table of all ops, for operands of any floating-point type on any device. op_derivatives_test.cpp checks it on the CPU,
+// op_table_devices_test.cpp on a GPU.
 
 #include <set>
 #include <string>
@@ -11,7 +11,7 @@
 namespace mpigrad::testing {
 
 struct Row {
-  // Uniform in [low, high), or in random order at equal distances, none at 0 where the bounds are opposite: for ops with kinks.
+  // Uniform in [low, high); for ops with kinks in random order at equal distances, none at 0 if low = -high.
   struct Operand {
     Shape shape{};
     double low = -1, high = 1;
@@ -26,10 +26,10 @@ struct Row {
 
 std::vector<Row> op_table();
 Tensors make_operands(const Row& row, DType dtype);
-// Statistics of 16-bit elements are float32: what x becomes where they are asked for.
+// Statistics of 16-bit elements are float32: x in the type in which its statistics are computed.
 Tensor wide(const Tensor& x);
 
-// Names of the ops of the headers in ops/: of the differentiable ones, or of all.
+// Names of the ops declared in headers of ops/: only the differentiable ones, or all.
 std::set<std::string> declared_ops(bool with_constants = false);
 
 }  // namespace mpigrad::testing

@@ -40,7 +40,7 @@ Tensor dot_of(const Tensors& a, const Tensors& b) {
   return total;
 }
 
-// On this thread's device, numbers that `rounded` holds exactly.
+// Numbers that `rounded` represents exactly, on this thread's device.
 Tensors random_operands(const Tensors& like, DType rounded, std::uint64_t seed) {
   Tensors result;
   for (std::size_t i = 0; i < like.size(); ++i) {
@@ -57,7 +57,7 @@ struct Derivatives {
   std::vector<Values> values, first, second;
 };
 
-// With operands in `type` that hold what `rounded` holds.
+// The derivatives for operands of `type` whose values `rounded` represents exactly.
 Derivatives derivatives_of(const Row& row, DeviceKind device, DType type, DType rounded) {
   Tensors x;
   for (const auto& operand : make_operands(row, rounded)) {
@@ -82,7 +82,7 @@ Derivatives derivatives_of(const Row& row, DeviceKind device, DType type, DType 
   return result;
 }
 
-// The error that is largest in units of `tolerance`, or nothing.
+// Lists the results with errors above `tolerance`, as text; empty if there are none.
 std::string difference(const Derivatives& got, const Derivatives& wanted, double tolerance) {
   std::string text;
   const auto compare = [&](const char* what, const std::vector<Values>& a, const std::vector<Values>& b) {
@@ -97,8 +97,8 @@ std::string difference(const Derivatives& got, const Derivatives& wanted, double
   return text.empty() ? text : "differs: " + text;
 }
 
-// What 16-bit arithmetic makes of it differs from exact numbers by more than from the CPU's, which rounds in the same places; but
-// not every op takes 16-bit numbers there.
+// Results of 16-bit arithmetic are closer to those of the CPU, which rounds at the same places, than to exact numbers; but the
+// CPU does not support every op in 16 bits.
 std::optional<Derivatives> half_on_cpu(const Row& row, DType type) {
   try {
     return derivatives_of(row, DeviceKind::cpu, type, type);
@@ -136,7 +136,7 @@ TEST_CASE_ON_DEVICES("the table of ops, values and derivatives, and no op is mis
         count_skipped(name, missing);
         skipped.emplace(why.substr(1, why.find(']') - 1));
       } else if (why.empty() || (size_of(type) == 2 && why.find("has no " + std::string(name_of(type)) + " form") != why.npos)) {
-        count_passed();  // some losses ask for float32
+        count_passed();  // some losses need float32
       } else {
         count_failed(name, why);
       }

@@ -1,4 +1,4 @@
-// Where ops meet infinities, NaN, zeros, empty and outlying arguments: what they give, or by which name they refuse.
+// Ops on infinities, NaN, zeros, empty and extreme arguments: results or refusals by name.
 
 #include <doctest/doctest.h>
 
@@ -32,7 +32,7 @@ Tensor vector(std::initializer_list<double> values, DType dtype = f64) {
   return from_vector({static_cast<std::int64_t>(values.size())}, values, dtype);
 }
 
-// Equal to the last bit, the sign of zero included; NaN is NaN.
+// Equal to the last bit, including the sign of zero; NaN equals NaN.
 void check(const Tensor& x, std::initializer_list<double> expected) {
   const auto values = x.to_vector();
   REQUIRE(values.size() == expected.size());
@@ -60,7 +60,7 @@ LayoutPtr cut(const Shape& global, const std::vector<std::int64_t>& cuts, int ra
 }
 Tensor distributed_ones(const LayoutPtr& layout) { return ones(layout->box().extents()).with_layout(layout); }
 
-// The dimension that is split in what f makes of each rank's part, or -1 if all ranks refuse; anything else fails.
+// The split dimension of the result of f on each rank's block, or -1 if all ranks refuse; anything else fails.
 int split_dimension(const Shape& global, const std::vector<std::int64_t>& cuts, const std::function<Tensor(const Tensor&)>& f) {
   std::vector<int> found;
   for (int rank = 0; rank + 1 < static_cast<int>(cuts.size()); ++rank) {
@@ -154,7 +154,7 @@ TEST_CASE("edges: labels outside the classes") {
   CHECK_REFUSED(cross_entropy(scores, vector({-1, 0}, DType::int64), {.ignore_index = -100}),
                 "[cross_entropy] label -1 is not one of 3 classes and not ignored: labels int64 [2]");
   CHECK_REFUSED(cross_entropy(scores, ones({2})), "[cross_entropy] labels are integers: float32 [2]");
-  // -100 is no uint8, where it would be 156.
+  // -100 is not a uint8; it would become 156.
   const auto wide = zeros({2, 200});
   const auto labels = vector({156, 1}, DType::uint8);
   CHECK(cross_entropy(wide, labels, {.ignore_index = -100}).item() == doctest::Approx(std::log(200.0)));
@@ -262,7 +262,7 @@ TEST_CASE("edges: recompute of what f did not compute, and of constants") {
 }
 
 TEST_CASE("edges: random numbers stay below the bound, and shapes are global ones") {
-  // The 27392120th number of this key is 1 - 2^-26 or closer, which rounds to 1.
+  // Number 27392120 of this key is 1 - 2^-26 or closer to 1, which rounds to 1.
   constexpr std::int64_t at = 27392119;
   const Philox random{.key = 1};
   const auto layout = cut({at + 1}, {0, at, at + 1}, 1);

@@ -1,4 +1,4 @@
-// Values of ops, worked out by hand, and the messages of what they refuse. Derivatives are in op_derivatives_test.cpp.
+// Values of ops, calculated by hand, and messages of refusals. For derivatives see op_derivatives_test.cpp.
 
 #include <doctest/doctest.h>
 
@@ -260,7 +260,7 @@ TEST_CASE("ops: pools of a line") {
   auto without = padded;
   without.count_include_pad = false;
   check(values(local::avg_pool(x, without)), {3, 4, 3});
-  // The last, partial window divides by what of it lies inside the padded input.
+  // The last, partial window divides by its size inside the padded input.
   check(values(local::avg_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}, .ceil_mode = true})), {3, 3.5, 2});
   CHECK(pool_outputs({5, 6, 7}, {.kernel = 2, .stride = 2}) == Extent3{2, 3, 3});
   CHECK(pool_outputs({5, 6, 7}, {.kernel = 2, .stride = 2, .ceil_mode = true}) == Extent3{3, 3, 4});
@@ -284,7 +284,7 @@ TEST_CASE("ops: statistics and normalisation per channel") {
   check(slice(y, 1, 0, 1), {4, 1}, {-4 / std::sqrt(3.5), -2 / std::sqrt(3.5), 0, 6 / std::sqrt(3.5)});
   check(local::normalise(x, {vector({1, 0}), vector({3, 99})}, vector({1, 1}), vector({0, 0}), 1), {4, 2},
         {0, 1, 0.5, 1, 1, 1, 2.5, 1});
-  // One number for all channels has the sum of their cotangents.
+  // One number for all channels gets the sum of their cotangents.
   const auto gradients = [&](const Tensor& gamma) {
     Tape tape;
     const auto scaled = local::norm(x, gamma, vector({0, 5}), 1).first;

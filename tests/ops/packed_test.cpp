@@ -1,4 +1,4 @@
-// Folders of packed samples in which something is missing, and classes too large for float64.
+// Folders of packed samples with a missing part, and classes too large for float64.
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Samples of one byte, with a class each.
+// Samples of one byte, each with a class.
 MemorySource source_of(const std::vector<std::int64_t>& classes) {
   const auto n = static_cast<std::int64_t>(classes.size());
   return {Samples{.file = "made", .count = n, .values = Bytes(classes.size())}, {Labels{.name = "kind", .values = classes}}};
@@ -41,7 +41,7 @@ TEST_CASE("packed: a lost shard is noticed") {
   fs::rename(folder / "away.h5", many / "shard_00001.h5");
   fs::rename(folder / "last.h5", many / "shard_00002.h5");
 
-  // Several sets in one folder are one after the other.
+  // Several sets in one folder are concatenated.
   fs::copy_file(folder / "one.h5", many / "shard_00003.h5");
   for (const int file : {0, 1, 2})
     fs::copy_file(many / fmt::format("shard_0000{}.h5", file), many / fmt::format("shard_0000{}.h5", file + 4));

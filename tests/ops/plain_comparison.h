@@ -1,5 +1,5 @@
 #pragma once
-// Random operands, and a convolution on any device compared with the plain kernels in double: max|a - b| / max|b|.
+// Random operands, and comparison of convolutions on any device with the plain kernels in double: max|a - b| / max|b|.
 
 #include <doctest/doctest.h>
 
@@ -44,7 +44,7 @@ class Settings {
   GpuSettings before_;
 };
 
-// Random numbers that `type` holds exactly, on both sides.
+// Random numbers that `type` represents exactly, as tensor and as doubles.
 struct Operand {
   Values values;
   Tensor on_device;
@@ -64,7 +64,7 @@ inline double largest_of(const Values& values) {
   for (const auto value : values) largest = std::max(largest, std::abs(value));
   return largest;
 }
-// Of a sum with a bias: what is added may be larger than what comes out, and a library may round it first.
+// The error of a sum with a bias: the bias may be larger than the result, and a library may round it first.
 inline double error_with_bias(const Tensor& got, const Values& wanted, const Values& sums, const Values& bias) {
   const double out = largest_of(wanted), in = std::max(largest_of(sums), largest_of(bias));
   return relative_error(got, wanted) * (out > 0 && in > out ? out / in : 1);

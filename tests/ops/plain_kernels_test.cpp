@@ -26,7 +26,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// A CPU computes everything in two of the kinds, in which no rounding of one result goes into another.
+// A CPU computes everything in two of these kinds, so that no rounding of one result affects another.
 std::vector<Kind> kinds_on(DeviceKind device) {
   return {std::begin(kinds), device == DeviceKind::cpu ? std::begin(kinds) + 2 : std::end(kinds)};
 }
@@ -49,11 +49,11 @@ TEST_CASE_ON_DEVICES("convolutions of every kind", no_cudnn) {
   nothing.batch = 0;
   check_conv(nothing, kinds[0], device);
   nothing = layer(4, 1, 2, 3);
-  nothing.in[1] = 0, nothing.out = {4, 2, 4}, nothing.pad_low[1] = 2;  // windows wholly in padding
+  nothing.in[1] = 0, nothing.out = {4, 2, 4}, nothing.pad_low[1] = 2;  // windows completely in padding
   check_conv(nothing, kinds[1], device);
 }
 
-// What emulated libraries are asked to refuse (tests/emulation/vendor); those of a GPU do not listen.
+// Calls that emulated libraries are told to refuse (tests/emulation/vendor); real libraries ignore this.
 TEST_CASE("gpu: convolutions and products whatever the libraries refuse") {
   if (no_cudnn("gpu: convolutions and products whatever the libraries refuse")) return;
   const char *cudnn = "MPIGRAD_EMULATED_CUDNN", *cublas = "MPIGRAD_EMULATED_CUBLASLT";
@@ -111,7 +111,7 @@ void check_pool(const PoolProblem& p, const Kind& kind, DeviceKind device, const
 TEST_CASE_ON_DEVICES("pools of every kind", no_gpu) {
   for (const auto& kind : kinds_on(device)) {
     for (int i = 0; i < problems_on(device, 80); ++i) check_pool(random_pool(), kind, device);
-    // Ties, NaN and infinities; and windows wholly in padding.
+    // Ties, NaN and infinities; and windows completely in padding.
     PoolProblem p{.batch = 2,
                   .in = {5, 6, 7},
                   .out = {3, 3, 4},

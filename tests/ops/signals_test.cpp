@@ -1,4 +1,4 @@
-// Signals that come while ops compute, as those of batch systems, timers and profilers do, change nothing.
+// Signals during ops, such as those of batch systems, timers and profilers, change nothing.
 
 #include <doctest/doctest.h>
 #include <omp.h>
@@ -20,7 +20,7 @@ namespace {
 volatile std::sig_atomic_t arrived = 0;
 extern "C" void count_signal(int) { arrived = arrived + 1; }
 
-// A signal every 100 us while it lives.
+// Sends a signal every 100 us while in scope.
 class Alarms {
  public:
   Alarms() {
@@ -52,7 +52,7 @@ TEST_CASE("signals: also where teams of threads shrink and grow") {
     const Alarms alarms;
     for (int n = 0; n < 2000; ++n) {
       omp_set_num_threads(1 + n % 5);
-      // A smaller team, whose other threads end, and threads of the next are new.
+      // A smaller team: the other threads end, and the threads of the next team are new.
       double sum = 0;
 #pragma omp parallel for num_threads(1 + (n / 3) % 4) reduction(+ : sum)
       for (int i = 0; i < 1000; ++i) sum += i;
@@ -79,6 +79,6 @@ TEST_CASE("signals: products and convolutions are what they are without") {
     int others = 0;
     for (int n = 0; n < 300; ++n) others += ops[i]().to_vector() != expected ? 1 : 0;
     CHECK(others == 0);
-    while (arrived < 5) (void)ops[i]();  // they do come, between two calls
+    while (arrived < 5) (void)ops[i]();  // signals do arrive, between two calls
   }
 }

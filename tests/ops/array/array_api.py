@@ -56,7 +56,7 @@ excuses = {
 later = dict.fromkeys('conj imag real'.split(), 'there are no complex types')
 later |= dict.fromkeys('nonzero searchsorted unique_all unique_counts unique_inverse unique_values argsort sort'.split(),
                        'a step of its own: shapes that depend on values, and sorting')
-# Functions of which the standard says the sign of a zero.
+# Functions for which the standard specifies the sign of a zero.
 signed = ('abs acos add asin asinh atan atan2 atanh ceil copysign divide expm1 floor floor_divide log1p multiply negative '
           'positive pow reciprocal remainder round sin sinh sqrt square subtract tan tanh trunc __neg__ __pos__ '
           '__truediv__').split()
@@ -99,7 +99,7 @@ def eighths(dtype, shape, seed=0):
     return (x / 8 if dtype.kind == 'f' else x).astype(dtype).reshape(shape)
 
 
-# ---- elementwise, of one operand
+# ---- elementwise functions of one operand
 special = [nan, inf, -inf, 0.0, -0.0]
 domains = {'acos': [-1, -0.5, 0.3, 1], 'asin': [-1, -0.5, 0.3, 1], 'acosh': [1, 1.5, 40], 'atanh': [-1, -0.5, 0.3, 1, 2],
            'log': [0.3, 1, 40, -1], 'log2': [0.3, 1, 8, -1], 'log10': [0.3, 1, 1000, -1], 'log1p': [-1, -0.5, 1e-9, 3],
@@ -133,7 +133,7 @@ for dtype in floats + [i64, i32]:
     case('clip', [x], np.clip(x, -1, 2 if dtype.kind == 'i' else 0.5), min=-1, max=2 if dtype.kind == 'i' else 0.5)
 case('clip', [of(f64, [nan, inf, -inf])], of(f64, [nan, 1, -1]), min=-1, max=1)
 
-# ---- elementwise, of two operands: all pairs of these
+# ---- elementwise functions of two operands: all pairs of these
 column, row = [nan, inf, -inf, 0.0, -0.0, 1.5, -2.5, 7.0], [nan, inf, -inf, 0.0, -0.0, 3.0, -2.0]
 arithmetic = 'add subtract multiply maximum minimum'.split()
 for name in arithmetic + 'divide remainder floor_divide'.split():
@@ -162,7 +162,7 @@ for name in 'equal not_equal less less_equal greater greater_equal'.split():
         a = of(dtype, column, (-1, 1)) if dtype in floats else a
         b = of(dtype, row) if dtype in floats else a.ravel()
         case(name, [a, b], getattr(np, name)(a, b))
-for a, b in [(i32, i64), (u8, i32), (u8, i16), (i16, i64), (f32, f64)]:  # the types meet in one
+for a, b in [(i32, i64), (u8, i32), (u8, i16), (i16, i64), (f32, f64)]:  # types with a common type
     x, y = of(a, [1, 2, 3], (3, 1)), of(b, [5, 100], (1, 2))
     for name in ('add', 'multiply', 'equal'):
         case(name, [x, y], getattr(np, name)(x, y))

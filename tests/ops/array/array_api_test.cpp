@@ -55,7 +55,7 @@ Tensor tensor_of(const Json& tensor) { return from_vector(shape_of(tensor), valu
 struct Case {
   Tensors x;
   Json a;       // the other arguments
-  Json result;  // of functions that make tensors: the first result, for its type and shape
+  Json result;  // for functions that create tensors: the first result, for its type and shape
   Shape shape() const { return shape_of(result); }
   DType type() const { return type_of(result); }
   bool has(const char* name) const { return a.contains(name); }
@@ -64,7 +64,7 @@ struct Case {
   std::vector<std::int64_t> longs(const char* name) const { return a.at(name).get<std::vector<std::int64_t>>(); }
   std::int64_t k() const { return a.at("k").get<std::int64_t>(); }
   bool keep() const { return a.value("keepdims", false); }
-  Ints axes() const {  // all where none is named
+  Ints axes() const {  // all axes if none is named
     if (has("axis")) return ints("axis");
     Ints all(static_cast<std::size_t>(x[0].rank()));
     std::iota(all.begin(), all.end(), 0);
@@ -217,7 +217,7 @@ std::map<std::string, Function> table() {
   return functions;
 }
 
-// "" or how y differs: more than 8 units in the last place, for integers at all.
+// "" or the difference: more than 8 units in the last place, any difference for integers.
 std::string difference(const Tensor& y, const Json& wanted, bool signed_zeros) {
   if (y.shape() != shape_of(wanted) || y.dtype() != type_of(wanted)) return fmt::format("{} instead of {}", y, wanted.dump());
   const double tolerance = y.dtype() == DType::float64 ? 0x1p-49 : y.dtype() == DType::float32 ? 0x1p-20 : 0;
@@ -261,7 +261,7 @@ TEST_CASE("array API: every function of the standard gives NumPy's values, types
   std::set<std::string> signed_zeros, met;
   for (const auto& name : document["names"])
     if (name.contains("signed_zeros")) signed_zeros.insert(name["name"].get<std::string>());
-  std::map<std::string, std::string> failures;  // the first one of each function
+  std::map<std::string, std::string> failures;  // the first failure of each function
   for (const auto& entry : document["cases"]) {
     const auto name = entry["f"].get<std::string>();
     met.insert(name);

@@ -140,7 +140,7 @@ TEST_CASE("elementwise: special functions against values of 40 digits") {
     int order;
     double x, y;
   };
-  // mpmath 1.4.1, mp.dps = 40, of the double x: polygamma(order, x), erfinv(x), log(abs(gamma(x))), erfc(x)
+  // Values of mpmath 1.4.1, mp.dps = 40, at the double x: polygamma(order, x), erfinv(x), log(abs(gamma(x))), erfc(x).
   const std::vector<Value> stored{
       {psi, 0, 0.001, -1000.5755719318103},
       {psi, 0, 1.0, -0.57721566490153286},
@@ -200,7 +200,7 @@ TEST_CASE("elementwise: special functions against values of 40 digits") {
     INFO("function ", static_cast<int>(f), " of order ", order, " at ", x);
     CHECK(std::abs(found.item() - y) <= 3e-14 * std::abs(y));
   }
-  CHECK(digamma(full({1}, 1.4616321449683623, f64)).item() == doctest::Approx(0).epsilon(1e-15));  // its zero
+  CHECK(digamma(full({1}, 1.4616321449683623, f64)).item() == doctest::Approx(0).epsilon(1e-15));  // the zero of digamma
   CHECK(erfinv(vector({1, -1, 0})).to_vector() == Doubles{infinity, -infinity, 0});
   CHECK(std::isnan(erfinv(vector({1.5})).item()));
   CHECK(std::isnan(polygamma(0, vector({-2})).item()));

@@ -118,5 +118,5 @@ TEST_CASE("derivatives: what a function captures is constant to it") {
   CHECK(both[0].to_vector() == numbers({2, 8, 18}));
   CHECK(both[1].to_vector() == numbers({1, 4, 9}));
   const auto nested = grad([](const Tensor& x) { return sum(grad([&](const Tensor& y) { return sum(x * y * y); })(x)); })(v);
-  CHECK(nested.to_vector() == numbers({4, 8, 12}));  // of 2 x y at y = x
+  CHECK(nested.to_vector() == numbers({4, 8, 12}));  // the Hessian of 2 x y at y = x
 }

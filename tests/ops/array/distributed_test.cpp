@@ -1,4 +1,4 @@
-// Functions of the array API on random split tensors: what one rank computes, or a refusal that names redistribute().
+// Functions of the array API on random split tensors: the result of one rank, or a refusal that names redistribute().
 
 #include <doctest/doctest.h>
 
@@ -32,7 +32,7 @@ using Function = std::function<Tensor(const Tensor& x, const Tensor& y, int axis
     name, [](const Tensor& x, [[maybe_unused]] const Tensor& y, [[maybe_unused]] int axis) { return Tensor(__VA_ARGS__); } \
   }
 
-// x and y are from 0.3 to 0.9, of three dimensions.
+// x and y have three dimensions and values from 0.3 to 0.9.
 const std::map<std::string, Function>& elementwise() {
   static const std::map<std::string, Function> functions{F("clone", clone(x)),
                                                          F("round", round(4 * x)),
@@ -134,7 +134,7 @@ LayoutPtr random_layout(const Communicator& comm, const Shape& global, Dice& dic
   return dice(0, 1) ? with_random_cuts(layout, dice) : layout;
 }
 
-// Whether f was computed; all ranks agree, and what they refuse names the way out.
+// True if f was computed; all ranks agree, and a refusal names a remedy.
 bool agrees(const std::string& name, const Function& f, const Tensor& x, const Tensor& y, int axis, const LayoutPtr& layout,
             const Communicator& comm) {
   Tensor found;
@@ -174,7 +174,7 @@ TEST_CASE("array functions: on random grids they are what one rank computes, or 
           require_adjoint(name, of_x, {part_of(x, layout)}, comm, {.seed = seed});
         }
       }
-      // Those that are refused on every layout, or may be.
+      // Functions that are refused on every layout, or may be.
       const std::set<std::string> refused{"histogram", "repeat", "tile", "diagonal", "take", "all of all", "pad", "tril", "triu"};
       for (const auto& [name, f] : others())
         require(computed.contains(name) || refused.contains(name), "[test] {} was refused on all grids", name);

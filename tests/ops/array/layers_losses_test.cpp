@@ -1,5 +1,4 @@
-// Layers and losses that are compositions: values against plain formulas; losses and embeddings of split batches against one
-// rank.
+// Composed layers and losses: values against plain formulas; losses and embeddings of split batches against one rank.
 
 #include <doctest/doctest.h>
 
@@ -75,7 +74,7 @@ TEST_CASE("adaptive pooling: PyTorch's windows") {
   // [0, 1), [0, 2), [1, 3), [2, 3), [2, 4), [3, 5), [4, 5)
   same(adaptive_avg_pool(x, {1, 1, 7}), {3, 2, 2.5, 4, 2.5, 3, 5});
   same(adaptive_max_pool(x, {1, 1, 7}), {3, 3, 4, 4, 4, 5, 5});
-  // Of equal elements the first gets the cotangent, also where a shorter window repeats its last one.
+  // The first of equal elements gets the cotangent, also where a shorter window repeats its last element.
   const auto equal = doubles({1, 1, 1, 3, 1}, {1, 1, 1}).as_variable();
   Tape tape;
   CHECK(tape.gradient(sum(adaptive_max_pool(equal, {1, 1, 2})), {equal})[0].to_vector() == std::vector<double>{1, 1, 0});
@@ -109,7 +108,7 @@ TEST_CASE("losses: Huber, Kullback-Leibler, cosine similarity") {
   CHECK(kl_divergence(log_q, of_target, {.reduction = Reduction::sum}).item() == doctest::Approx(sum_of_terms).epsilon(1e-14));
   const KlDivergenceOptions of_logs{.log_target = true, .reduction = Reduction::sum};
   CHECK(kl_divergence(log_q, log(of_target), of_logs).item() == doctest::Approx(sum_of_terms).epsilon(1e-14));
-  // No derivative is 0 times infinity.
+  // No derivative is 0 times infinity, which would be NaN.
   const auto certain = doubles({1, 2}, {0, -infinity}).as_variable();
   Tape tape;
   const auto g = tape.gradient(kl_divergence(certain, certain, of_logs), {certain})[0].to_vector();

@@ -1,4 +1,4 @@
-// C++ numbers as operands, types that meet, operators, and conditions.
+// C++ numbers as operands, type promotion, operators, and conditions.
 
 #include <doctest/doctest.h>
 
@@ -120,7 +120,7 @@ TEST_CASE("numbers: types of operands meet, or are refused") {
     refuses("cast() one of them", [a = a, b = b] { integers(a) + integers(b); });
     refuses("cast() one of them", [a = a, b = b] { integers(a) < integers(b); });
   }
-  // The derivative has the operand's own type.
+  // The derivative has the type of the operand.
   const Tensor x = integers(f32), y = integers(f64);
   Tape tape;
   const auto g = tape.gradient(sum(x * y), {x, y});

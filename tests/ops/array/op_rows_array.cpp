@@ -1,4 +1,4 @@
-// Rows of the table of ops: functions of ops/array/, which are compositions of ops.
+// Rows of the table of ops: the composed functions of ops/array/.
 
 #include <limits>
 #include <vector>

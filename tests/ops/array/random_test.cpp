@@ -1,4 +1,4 @@
-// Random integers, permutations, categories and Bernoulli draws: their numbers, and that no layout changes them.
+// Random integers, permutations, categories and Bernoulli draws: their numbers, which do not depend on the layout.
 
 #include "ops/random/random.h"
 
@@ -46,7 +46,7 @@ TEST_CASE("categorical and bernoulli: frequencies, and what is impossible or cer
   const double expected[] = {0.5, 0, 0.2, 0.3};
   for (int c = 0; c < 4; ++c) {
     const auto count = static_cast<double>(std::count(classes.begin(), classes.end(), c));
-    // Four standard deviations.
+    // At most four standard deviations.
     CHECK(std::abs(count / n - expected[c]) <= 4 * std::sqrt(expected[c] * (1 - expected[c]) / n));
   }
   const auto draws = bernoulli(from_vector({4}, {0, 1, 0.5, 0.5}), {.key = 2});

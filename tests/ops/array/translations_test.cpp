@@ -1,4 +1,4 @@
-// Every row of the page for those who come from PyTorch, JAX and NumPy (examples/first/from_numpy.md) compiles and runs.
+// Every row of the page for users of PyTorch, JAX and NumPy (examples/first/from_numpy.md) compiles and runs.
 
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// What a row gives is computed and read.
+// Computes and reads the result of a row.
 template <class T>
 void use(const T& value) {
   if constexpr (std::derived_from<T, Tensor>) require(!value.to_vector().empty(), "[test] no elements");
@@ -36,7 +36,7 @@ struct Row {
   std::function<void()> run;
 };
 
-// What the names on the page are.
+// The variables that the page uses.
 struct Page {
   explicit Page(const Communicator& world) : comm(world) {
     net.add<nn::Conv3d>("first", {.out = 3, .kernel = 3, .padding = 1});

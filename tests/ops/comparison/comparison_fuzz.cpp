@@ -10,7 +10,7 @@
 namespace mpigrad::testing {
 namespace {
 
-constexpr double allowed_epsilons = 40;  // a sum of n terms in any order is well inside
+constexpr double allowed_epsilons = 40;  // any order of a sum of n terms is well inside
 
 void compare(const std::string& what, const Tensor& found, const Tensor& expected, const Tensor& scale, DType dtype) {
   const auto f = found.to_vector(), e = expected.to_vector(), s = scale.to_vector();
@@ -21,7 +21,7 @@ void compare(const std::string& what, const Tensor& found, const Tensor& expecte
             "{}: element {} of {} is {} instead of {}, where rounding is {:.1e} an epsilon", what, i, f.size(), f[i], e[i], s[i]);
 }
 
-// On one rank without a layout; else on this rank's part.
+// Without a layout on one rank, otherwise on this rank's block.
 void compare_case(const ComparisonCase& c, const LayoutPtr& layout, DType dtype) {
   const auto truth = c.truth(layout);
   const auto part = [](const Tensor& whole, const LayoutPtr& cut) { return cut ? part_of(whole, cut) : whole; };
@@ -34,7 +34,7 @@ void compare_case(const ComparisonCase& c, const LayoutPtr& layout, DType dtype)
   const auto y = c.run(inputs);
   require(!layout || y.layout() != nullptr, "{}: the value has no layout", where);
   compare(where + ": value", y, part(truth.value, y.layout()), part(truth.value_scale, y.layout()), dtype);
-  // Maxima of nothing are -infinity, and so is such a sum; its gradient is the cotangent all the same.
+  // Maxima of nothing are -infinity, and so is such a sum; its gradient is still the cotangent.
   const auto gradients = tape.gradient(sum(y * constant(part(cast(truth.cotangent, dtype), y.layout()))), inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto cut = i == 0 ? layout : nullptr;

@@ -1,6 +1,5 @@
-// Random windows, pools and norms against plain loops in float64, on one rank and on grids. MPIGRAD_COMPARISON_SEED=N runs case N
-// alone, of the tests that -tc chooses. With MPIGRAD_TEST_ALL cases follow that were never drawn before; their first seed is
-// printed.
+// Random windows, pools and norms against plain loops in float64, on one rank and on grids. MPIGRAD_COMPARISON_SEED=N runs only
+// case N of the tests that -tc selects. MPIGRAD_TEST_ALL adds new cases; their first seed is printed.
 
 #include "tests/ops/comparison/comparison_fuzz.h"
 #include "tests/support/all_tests.h"
@@ -16,7 +15,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Seeds that have failed, kept as cases.
+// Seeds that have failed before.
 const std::vector<std::pair<std::string, std::uint64_t>> kept{
     // gradients of weights by oneDNN 2.6 with AVX-512, deep kernels over both ends of the depth
     {"windows", 803558188513},

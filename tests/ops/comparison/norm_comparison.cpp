@@ -1,5 +1,6 @@
-// Batch norm by its formulas, with the statistics of all rows, of a sample's ranks, of all samples' ranks that hold one part, or
-// of one rank's rows; and group norm, of each sample's groups of channels on all of its ranks or on one.
+// Batch norm by its formulas, with statistics over all rows, over the ranks of one sample, over the ranks of all samples that
+// hold the same spatial block, or over the rows of one rank; and group norm over the channel groups of a sample, on all of its
+// ranks or on one.
 
 #include <cmath>
 #include <map>
@@ -15,7 +16,7 @@ using Row = std::vector<double>;
 struct NormCase {
   bool given = false;  // the statistics are constants, as in evaluation
   StatisticsOver over{};
-  std::int64_t groups = -1;  // of group norm; -1: batch norm
+  std::int64_t groups = -1;  // groups of group norm; -1: batch norm
   double epsilon = 1e-5, slope = 1;
   Shape x{};
   Row values{}, gamma{}, beta{}, g{}, mean{}, variance{};
@@ -25,7 +26,7 @@ struct NormCase {
   std::size_t together() const { return groups > 0 ? channels() / static_cast<std::size_t>(groups) : 1; }
 };
 
-// Far from 0 in units of their deviation, too: where sums of squares would lose every digit.
+// Also values far from 0 in units of their deviation, for which sums of squares would lose every digit.
 NormCase draw(Dice& dice, const Philox& random) {
   static const std::int64_t channels[] = {1, 2, 3, 5, 8, 16, 17, 33};
   static const double epsilons[] = {1e-5, 1e-3, 0.1}, slopes[] = {1, 0.25, 0}, offsets[] = {0, 0, 1, -30, 300};
@@ -53,7 +54,7 @@ NormCase draw(Dice& dice, const Philox& random) {
   return c;
 }
 
-// Rows of x that share statistics; all of a group lies on the ranks of one part.
+// Rows of x that share statistics; all rows of a group are on the ranks of one part.
 std::vector<std::vector<std::size_t>> groups_of(const NormCase& c, const LayoutPtr& layout) {
   const Shape begin{0, 0, 0, 0, 0};
   std::map<std::string, Box> parts;
@@ -88,8 +89,8 @@ std::vector<std::vector<std::size_t>> groups_of(const NormCase& c, const LayoutP
   return groups;
 }
 
-// z = (x - mean) / sqrt(variance + epsilon), y = leaky(z gamma + beta). Rounding moves the mean by an epsilon of itself, so
-// `far`, its distance from 0 in deviations, bounds what is lost.
+// z = (x - mean) / sqrt(variance + epsilon), y = leaky(z gamma + beta). Rounding changes the mean by a relative epsilon, so
+// `far`, its distance from 0 in deviations, bounds the loss.
 class Sums {
  public:
   Sums(const NormCase& c, const LayoutPtr& layout) : c_(c), y_(c.values.size()), y_scale_(y_), g_(c.g), gx_(y_), gx_scale_(y_) {
@@ -108,7 +109,7 @@ class Sums {
   }
 
  private:
-  // Of the channels from `first` on that are together.
+  // The group of channels that begins at `first`.
   void group(const std::vector<std::size_t>& rows, std::size_t first) {
     std::vector<std::size_t> places;
     for (const auto row : rows)

@@ -1,4 +1,4 @@
-// Pools by definition: every window walks over its taps.
+// Pools by definition: a loop over the taps of every window.
 
 #include <array>
 #include <limits>
@@ -23,7 +23,7 @@ struct PoolCase {
 
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
 
-// The windows that fit, and in ceil mode one more that begins before the right padding.
+// The number of windows that fit; in ceil mode one more that begins before the right padding.
 std::int64_t outputs_of(std::int64_t n, const PoolAttributes& a, std::size_t i) {
   const auto room = n + a.padding_low[i] + a.padding_high[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
   const auto whole = std::max<std::int64_t>(0, floor_divide(room, a.stride[i]) + 1);
@@ -44,7 +44,7 @@ PoolCase draw(Dice& dice) {
       k[i] = one ? 1 : dice(1, 4);
       stride[i] = dice(1, 4);
       dilation[i] = dice(0, 2) > 0 ? 1 : dice(2, 3);
-      // Up to a window that lies in padding altogether.
+      // Up to a window that lies completely in padding.
       const auto most = dice(0, 5) == 0 ? (k[i] - 1) * dilation[i] + 1 : k[i] / 2;
       low[i] = dice(0, most), high[i] = dice(0, most);
     }
@@ -71,7 +71,7 @@ std::string text(const PoolCase& c) {
                      c.a.count_include_pad, c.slope);
 }
 
-// f(output, inputs of the window in the order of taps, number it is divided by), for every sample and channel.
+// f(output, inputs of the window in the order of taps, divisor), for every sample and channel.
 template <class F>
 void each_window(const PoolCase& c, F f) {
   const auto channels = c.x[4];

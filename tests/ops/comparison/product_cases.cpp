@@ -18,7 +18,7 @@ Activation random_activation(Dice& dice) {
   return some[dice(0, 3)];
 }
 
-// Prime by prime, most of them to the channels.
+// Distributes the prime factors of the number of ranks, most of them to the channels.
 GridPtr random_grid(const Communicator& comm, Dice& dice) {
   std::vector<int> extents(4, 1);
   for (int rest = comm.size(), prime = 2; rest > 1; ++prime)
@@ -29,7 +29,7 @@ GridPtr random_grid(const Communicator& comm, Dice& dice) {
   return std::make_shared<Grid>(comm, std::vector<std::string>{"sample", "depth", "channel", "filter"}, extents);
 }
 
-// Of n channels in groups: between groups.
+// Cuts n channels between groups.
 Cuts channel_cuts(Dice& dice, std::int64_t n, std::int64_t groups, int parts) {
   auto cuts = dice(0, 1) ? balanced_cuts(groups > 1 ? groups : n, parts) : dice.cuts(groups > 1 ? groups : n, parts);
   for (auto& cut : cuts) cut *= groups > 1 ? n / groups : 1;
@@ -110,7 +110,7 @@ ProductSplit random_split(const Communicator& comm, const ProductCase& product, 
   const int w_in = product.transposed ? 0 : w_last, w_out = product.transposed ? w_last : 0;
   const auto in = product.x[last], groups = product.groups;
   Layout x{grid, product.x, std::vector<AxisPlacement>(4)}, w{grid, product.w, x.axes}, bias{grid, {product.out}, x.axes};
-  // Where the grid has more than one rank along the axis.
+  // If the grid has more than one rank along the axis.
   const auto split = [&](Layout& layout, int axis, int dimension, Cuts cuts) {
     if (along(axis) > 1) layout.axes[static_cast<std::size_t>(axis)] = {Placement::split, dimension, std::move(cuts)};
   };
@@ -120,7 +120,7 @@ ProductSplit random_split(const Communicator& comm, const ProductCase& product, 
 
   ProductSplit result;
   result.grid = grid;
-  const bool plain_w = dice(0, 2) == 0;  // or the same with a layout, where nothing splits it
+  const bool plain_w = dice(0, 2) == 0;  // or with a layout in which nothing splits it
   bool w_is_split = false;
   const auto split_w = [&](int axis, int dimension, Cuts cuts) {
     split(w, axis, dimension, std::move(cuts));

@@ -1,4 +1,4 @@
-// Convolutions by the plain kernels in float64, which know no padding on the right, no layout and no activation.
+// Convolutions by the plain kernels in float64, which have no padding on the right, no layouts and no activations.
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ struct WindowCase {
 
 Extent3 each(const std::function<std::int64_t(std::size_t)>& f) { return {f(0), f(1), f(2)}; }
 
-// Kernels up to 5, windows that skip inputs, gaps, padding beyond a whole window, groups, flat and single inputs.
+// Kernels up to 5, strides that skip inputs, dilation, padding beyond a whole window, groups, inputs of extent 1.
 WindowCase draw(Dice& dice) {
   static const std::int64_t channels[] = {1, 2, 3, 4, 5, 8, 16, 17};
   const auto some_channels = [&] { return channels[dice(0, 7)]; };
@@ -70,7 +70,7 @@ WindowCase draw(Dice& dice) {
   }
 }
 
-// The plain kernels see a transposed convolution as what it is: the adjoint of one whose input is the result.
+// For the plain kernels a transposed convolution is the adjoint of a convolution whose input is the result.
 struct Kernels {
   explicit Kernels(const WindowCase& c) : transposed(c.transposed) {
     const Extent3 n{c.x[1], c.x[2], c.x[3]};
@@ -146,7 +146,7 @@ Truth truth_of(const WindowCase& c, const std::vector<std::vector<double>>& in, 
     gradients.push_back(by_channel(inner, channels)), scales.push_back(by_channel(size, channels));
     shapes.push_back({static_cast<std::int64_t>(channels)});
   }
-  // Of integers float32 holds every sum.
+  // float32 holds every sum of small integers exactly.
   const auto bound = [&](const Shape& shape, const std::vector<double>& values) {
     return c.integers ? zeros(shape, DType::float64) : from_vector(shape, values, DType::float64);
   };

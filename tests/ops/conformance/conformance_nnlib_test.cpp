@@ -29,7 +29,7 @@ void flatten_into(const Json& nested, std::vector<double>& values) {
   for (const auto& part : nested) flatten_into(part, values);
 }
 
-// Nested lists as [D, H, W], with unit extents in front.
+// Nested lists as [D, H, W], with leading unit extents.
 Tensor volume_of(const Json& nested, DType type) {
   std::vector<std::int64_t> extents;
   for (const Json* at = &nested; at->is_array(); at = &at->front()) extents.push_back(static_cast<std::int64_t>(at->size()));
@@ -39,7 +39,7 @@ Tensor volume_of(const Json& nested, DType type) {
   return from_vector(Shape(std::span<const std::int64_t>(extents)), values, type);
 }
 
-// One sample of one channel, [1, D, H, W, 1]; a kernel of one channel is the same.
+// One sample of one channel, [1, D, H, W, 1]; a kernel of one channel has the same shape.
 Tensor sample_of(const Json& nested, DType type) { return unsqueeze(unsqueeze(volume_of(nested, type), 0), -1); }
 
 std::array<std::int64_t, 3> triple_of(const Json& list, std::int64_t in_front) {
@@ -61,11 +61,11 @@ bool close(const Tensor& actual, const Json& expected, double tolerance) {
   return true;
 }
 
-// "" or what differs.
+// "" or the difference.
 std::string run_convolution(const Json& entry, DType type, double tolerance) {
   const Tensor x = sample_of(entry["x"], type), w = sample_of(entry["w"], type);
   Tape tape;
-  // A true convolution is a cross-correlation with the kernel turned round.
+  // A true convolution is a cross-correlation with the flipped kernel.
   const Tensor kernel = entry["kernel_is_flipped"].get<bool>() ? flip(w, {1, 2, 3}) : w;
   const auto padding = triple_of(entry["padding"], 0);
   const Tensor y = local::conv(x, kernel,
@@ -118,7 +118,7 @@ TEST_CASE("conformance: NNlib convolutions and pools with gradients") {
     REQUIRE_MESSAGE(entry["dy"] == "= y", name);
     std::string difference;
     for (DType type : {DType::float64, DType::float32}) {
-      // The p-norms are written with six digits.
+      // The reference values of p-norms have six digits.
       const double tolerance = type == DType::float64 && !op.starts_with("lpnorm") ? 1e-12 : 1e-5;
       if (difference.empty())
         difference = op.starts_with("conv") ? run_convolution(entry, type, tolerance) : run_pool(entry, type, tolerance);

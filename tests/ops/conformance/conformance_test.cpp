@@ -1,5 +1,5 @@
-// Forward values against the ONNX test suite: every case is run in float32 and in float64 and compared, or counted as skipped
-// with its reason. Which operators may not be skipped is listed below.
+// Forward values against the ONNX test suite: every case runs in float32 and in float64 and is compared, or counts as skipped
+// with its reason. The operators listed below may not be skipped.
 
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@
 namespace mpigrad::testing {
 namespace {
 
-// Operators of which every case has to run.
+// Operators for which every case has to run.
 const std::set<std::string> required_operators = {"Conv",
                                                   "ConvTranspose",
                                                   "AveragePool",
@@ -33,11 +33,11 @@ const std::set<std::string> required_operators = {"Conv",
                                                   "MatMul",
                                                   "Gemm"};
 
-// The references are float32, so this is what both types are held to, relative to the largest value expected.
+// The references are float32, so both types have this tolerance, relative to the largest expected value.
 constexpr double tolerance = 1e-5;
 
 std::string describe_difference(const Tensor& actual, const Tensor& expected) {
-  // A scalar is written as [1] here and as [] there.
+  // A scalar is [1] in the test suite and [] here.
   if (actual.shape() != expected.shape() && (actual.elements() != 1 || expected.elements() != 1))
     return fmt::format("shape {} instead of {}", actual.shape(), expected.shape());
   const auto a = actual.to_vector(), e = expected.to_vector();
@@ -55,7 +55,7 @@ std::string describe_difference(const Tensor& actual, const Tensor& expected) {
 
 Tensor in_type(const Tensor& x, DType type) { return is_floating(x.dtype()) ? cast(x, type) : x; }
 
-// Runs the nodes of a case in element type `type`; what differs from the expected outputs, in words, or nothing.
+// Runs the nodes of a case in element type `type`; returns the differences from the expected outputs as text, or "".
 std::string run_case(const OnnxCase& onnx, const std::filesystem::path& folder, DType type) {
   std::map<std::string, Tensor> values;
   for (const auto& array : onnx.inputs) values[array.name] = in_type(read_npy(folder / array.file), type);
@@ -137,12 +137,12 @@ TEST_CASE("conformance: windows of convolutions and pools") {
   // a stride longer than the kernel needs no padding, never a negative one
   auto sparse = resolve_window({.in = 5, .kernel = 1, .stride = 3}, "SAME_LOWER", false);
   CHECK((sparse.low == 0 && sparse.high == 0 && sparse.out == 2));
-  // VALID forgets the paddings, NOTSET keeps them
+  // VALID ignores the paddings, NOTSET uses them
   CHECK(resolve_window({.in = 7, .kernel = 3, .stride = 2, .low = 1, .high = 1}, "VALID", false).out == 3);
   CHECK(resolve_window({.in = 7, .kernel = 3, .stride = 2, .low = 1, .high = 1}, "NOTSET", false).out == 4);
   // dilation: the kernel of 2 reaches over 3
   CHECK(resolve_window({.in = 4, .kernel = 2, .dilation = 2}, "NOTSET", false).out == 2);
-  // ceil mode adds a window that starts inside, and none that starts in the high padding
+  // ceil mode adds a window that starts inside, but not one that starts in the high padding
   CHECK(resolve_window({.in = 4, .kernel = 3, .stride = 2}, "NOTSET", true).out == 2);
   CHECK(resolve_window({.in = 2, .kernel = 1, .stride = 3, .high = 1}, "NOTSET", true).out == 1);
   CHECK_THROWS_AS(resolve_window({.in = 2, .kernel = 3}, "NOTSET", false), Error);

@@ -13,7 +13,7 @@ using Arguments = std::vector<Tensor>;
 
 bool given(const Arguments& in, std::size_t i) { return i < in.size() && in[i]; }
 
-// A list of integers that is an attribute in older versions of an operator and input `i` in newer ones.
+// A list of integers: an attribute in older versions of an operator, input `i` in newer ones.
 std::vector<std::int64_t> integers(const OnnxNode& node, const std::string& key, const Arguments& in, std::size_t i,
                                    const std::vector<std::int64_t>& otherwise = {}) {
   return given(in, i) ? integers_of(in[i]) : node.integers(key, otherwise);
@@ -34,7 +34,7 @@ std::vector<int> dimensions_from(int first, int rank) {
 
 Arguments reshape_operator(const OnnxNode& node, const Arguments& in) {
   auto extents = integers(node, "shape", in, 1);
-  if (node.integer("allowzero", 0) == 0)  // then 0 copies the input's extent
+  if (node.integer("allowzero", 0) == 0)  // otherwise 0 copies the input's extent
     for (std::size_t d = 0; d < extents.size(); ++d)
       if (extents[d] == 0) extents[d] = in[0].dim(static_cast<int>(d));
   return {reshape(in[0], extents)};
@@ -149,7 +149,7 @@ Arguments gather_operator(const OnnxNode& node, const Arguments& in) {
   require(in[1].rank() == 1, "[onnx] Gather is run for lists of indices only: {}", in[1]);
   const Tensor end = full({}, static_cast<double>(in[0].dim(axis)), DType::int64), zero = full({}, 0, DType::int64);
   const Tensor indices = where(less(in[1], zero), in[1] + end, in[1]);
-  std::vector<int> order = dimensions_from(0, in[0].rank());  // `axis` to the front and back: a swap is its own inverse
+  std::vector<int> order = dimensions_from(0, in[0].rank());  // swaps `axis` with the first dimension; a swap is its own inverse
   std::swap(order[0], order[static_cast<std::size_t>(axis)]);
   return {permute(take(permute(in[0], order), indices), order)};
 }
@@ -163,7 +163,7 @@ Arguments one_hot_operator(const OnnxNode& node, const Arguments& in) {
   return {cast(affine(hot, values[1] - values[0], values[0]), in[2].dtype())};
 }
 
-// The first or, on request, the last of the extreme elements.
+// The first extreme element, or on request the last one.
 OnnxOperator arg_extremum(bool largest) {
   return [largest](const OnnxNode& node, const Arguments& in) {
     const int axis = checked_dimension("onnx", static_cast<int>(node.integer("axis", 0)), in[0].rank());

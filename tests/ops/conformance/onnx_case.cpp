@@ -15,7 +15,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// "OP | inputs | outputs", where a list may be empty.
+// "OP | inputs | outputs"; a list may be empty.
 OnnxNode parse_node(const std::string& where, const std::string& text) {
   const auto first = text.find('|'), second = text.find('|', first == std::string::npos ? first : first + 1);
   require(second != std::string::npos, "[onnx] a node has three parts: {}", where);

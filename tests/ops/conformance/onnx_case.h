@@ -3,7 +3,7 @@
 //
 //   test NAME | suite NAME | opset N
 //   in NAME FILE DTYPE AxBxC    out NAME FILE DTYPE AxBxC
-//   node OP | inputs | outputs  ('-' is an input that is left out)
+//   node OP | inputs | outputs  ('-' is an omitted input)
 //   attr KEY int|ints|float|string VALUES   of the node before it
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct OnnxCase {
   std::vector<OnnxNode> nodes;
 };
 
-// Errors name file and line.
+// Throws an Error that names file and line.
 OnnxCase read_onnx_case(const std::filesystem::path& file);
 
 }  // namespace mpigrad::testing

@@ -18,7 +18,7 @@ OnnxOperator comparison(Mask (*f)(const Tensor&, const Tensor&)) {
   return [f](const OnnxNode&, const Arguments& in) { return Arguments{f(in[0], in[1])}; };
 }
 
-// f over any number of operands, from the left.
+// f over any number of operands, from left to right.
 OnnxOperator variadic(Tensor (*f)(const Tensor&, const Tensor&)) {
   return [f](const OnnxNode&, const Arguments& in) {
     Tensor result = in[0];
@@ -85,7 +85,7 @@ OnnxTable onnx_elementwise_operators() {
       {"LessOrEqual", comparison(less_equal)},
       {"And", comparison(logical_and)},
       {"Or", comparison(logical_or)},
-      {"Xor", comparison(not_equal)},  // of booleans
+      {"Xor", comparison(not_equal)},  // boolean operands
       {"Max", variadic(maximum)},
       {"Min", variadic(minimum)},
       {"Sum", variadic(add)},

@@ -51,7 +51,7 @@ Tensor from_volume(const Tensor& y, int rank) {
 
 std::vector<std::int64_t> spatial(const Tensor& x) { return {x.shape().begin() + 2, x.shape().end()}; }
 
-// One member of each window, for the last dimensions; `unit` in front.
+// One member of each window, for the last dimensions; `unit` for the leading ones.
 Extent3 triple(const std::vector<OnnxWindow>& windows, std::int64_t OnnxWindow::*member, std::int64_t unit) {
   require(windows.size() <= 3, "[onnx] at most three spatial dimensions, got {}", windows.size());
   Extent3 result{unit, unit, unit};
@@ -74,7 +74,7 @@ Arguments conv_operator(const OnnxNode& node, const Arguments& in) {
   return {from_volume(y, in[0].rank())};
 }
 
-// ONNX's weight [C_in, C_out / groups, ...] is that of the convolution of which this is the transpose.
+// ONNX's weight [C_in, C_out / groups, ...] is the weight of the convolution whose transpose this is.
 Arguments conv_transpose_operator(const OnnxNode& node, const Arguments& in) {
   auto windows = transposed_windows_of(node, spatial(in[0]), node.integers("kernel_shape", spatial(in[1])));
   Extent3 output_padding{0, 0, 0};
@@ -119,7 +119,7 @@ Arguments average_pool(const OnnxNode& node, const Arguments& in) {
   return {from_volume(y, in[0].rank())};
 }
 
-// Place of every maximum in the flattened input of ONNX's layout; with storage_order 1 the spatial dimensions are column-major.
+// Index of every maximum in the flattened input of ONNX's layout; with storage_order 1 the spatial dimensions are column-major.
 Tensor places_of_maxima(const OnnxNode& node, const Tensor& x, const std::vector<OnnxWindow>& windows, const Tensor& winner) {
   const auto in = triple(windows, &OnnxWindow::in, 1), kernel = triple(windows, &OnnxWindow::kernel, 1),
              stride = triple(windows, &OnnxWindow::stride, 1), dilation = triple(windows, &OnnxWindow::dilation, 1),
@@ -136,7 +136,7 @@ Tensor places_of_maxima(const OnnxNode& node, const Tensor& x, const std::vector
     for (std::size_t d = 0; d < 3; ++d)
       at[d] = flat / strides[d + 1] % shape[static_cast<int>(d) + 1] * stride[d] + taps[d] * dilation[d] - low[d];
     const auto within = column_major ? at[0] + in[0] * (at[1] + in[1] * at[2]) : at[2] + in[2] * (at[1] + in[1] * at[0]);
-    // Unit extents in front do not disturb either order.
+    // Leading unit extents do not affect either order.
     places[i] = static_cast<double>((flat / strides[0] * channels + flat % channels) * volume + within);
   }
   return from_volume(from_vector(shape, places, DType::int64), x.rank());
@@ -144,7 +144,7 @@ Tensor places_of_maxima(const OnnxNode& node, const Tensor& x, const std::vector
 
 Arguments max_pool_operator(const OnnxNode& node, const Arguments& in) {
   const auto windows = windows_of(node, spatial(in[0]), node.integers("kernel_shape", {}));
-  // Pools are defined for floating-point types; small integers are exact in them.
+  // Pools are defined for floating-point types, which represent small integers exactly.
   const Tensor x = is_floating(in[0].dtype()) ? in[0] : cast(in[0], DType::float32);
   const auto [y, winner] = max_pool_with_winner(to_volume(x), pool_attributes(node, windows));
   require_outputs(y, windows);
@@ -212,7 +212,7 @@ Arguments gemm(const OnnxNode& node, const Arguments& in) {
   return {given(in, 2) ? scaled + node.real("beta", 1) * in[2] : scaled};
 }
 
-// In evaluation nothing is dropped.
+// Evaluation mode drops nothing.
 Arguments dropout_operator(const OnnxNode&, const Arguments& in) { return {in[0], full(in[0].shape(), 1, DType::boolean)}; }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// ONNX operators, written in the engine's ops. ONNX is [N, C, D, H, W]: what has channels is taken to channels last and back.
+// ONNX operators, written with the engine's ops. ONNX tensors are [N, C, D, H, W]; they are permuted to channels last and back.
 
 #include <functional>
 #include <stdexcept>
@@ -11,17 +11,17 @@
 
 namespace mpigrad::testing {
 
-// Inputs that a node leaves out are empty tensors. The result may be shorter than the node's outputs: what is missing is not
-// something that the engine computes, and is not compared.
+// Omitted inputs of a node are empty tensors. The result may have fewer tensors than the node has outputs: outputs that the
+// engine does not compute are missing and are not compared.
 using OnnxOperator = std::function<std::vector<Tensor>(const OnnxNode&, const std::vector<Tensor>&)>;
 
-// A case, or one form of an operator, that the engine does not offer; what() is the reason in words.
+// A case, or a form of an operator, that the engine does not support; what() is the reason.
 class NotOffered : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws NotOffered for an operator that is in none of the tables.
+// Throws NotOffered if the operator is in none of the tables.
 const OnnxOperator& onnx_operator(const std::string& name);
 
 using OnnxTable = std::vector<std::pair<std::string, OnnxOperator>>;
@@ -30,7 +30,7 @@ OnnxTable onnx_array_operators();        // views, reductions, normalisations wr
 OnnxTable onnx_network_operators();      // convolutions, pools, batch norm, softmax, losses, products, dropout
 OnnxTable onnx_optimizer_operators();    // one step, from a given state
 
-// Elements of an integer tensor, or of a floating one that holds integers.
+// Elements of an integer tensor, or of a floating-point tensor that holds integers.
 std::vector<std::int64_t> integers_of(const Tensor& x);
 
 }  // namespace mpigrad::testing

@@ -8,7 +8,7 @@ namespace {
 using Arguments = std::vector<Tensor>;
 
 // Inputs are R (learning rate), T (step), then lists of equal lengths: parameters, gradients and each kind of state. The outputs
-// are the lists without the gradients. ONNX's step 0 is one without bias corrections and without dampening.
+// are the lists without the gradients. ONNX's step 0 has no bias corrections and no dampening.
 struct Lists {
   Parameters parameters;
   std::vector<Tensor> gradients;
@@ -55,7 +55,7 @@ Arguments adam_operator(const OnnxNode& node, const Arguments& in) {
                                .beta2 = node.real("beta", 0.999),
                                .epsilon = node.real("epsilon", 1e-6),
                                .weight_decay = node.real("norm_coefficient", 0)});
-  // After so many steps the bias corrections are exactly 1.
+  // After that many steps the bias corrections are exactly 1.
   return step(lists, adam, 1'000'000'000);
 }
 

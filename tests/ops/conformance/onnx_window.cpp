@@ -15,7 +15,7 @@ void check_auto_pad(const std::string& auto_pad) {
           "[onnx] unknown auto_pad: {}", auto_pad);
 }
 
-// Kernel, stride, dilation and paddings of each dimension as the attributes say.
+// Kernel, stride, dilation and paddings of each dimension, from the attributes.
 std::vector<OnnxWindow> described_windows(const OnnxNode& node, const std::vector<std::int64_t>& in,
                                           const std::vector<std::int64_t>& kernel) {
   const std::size_t rank = in.size();

@@ -1,5 +1,5 @@
 #pragma once
-// How ONNX describes windows, resolved to paddings: pure functions of extents, one spatial dimension at a time.
+// Resolves ONNX's descriptions of windows to paddings: pure functions of extents, one spatial dimension at a time.
 
 #include <cstdint>
 #include <string>
@@ -19,10 +19,10 @@ struct OnnxWindow {
 // element of padding goes to the end or to the beginning). Ceil mode drops a last window that would start in the high padding.
 OnnxWindow resolve_window(OnnxWindow window, const std::string& auto_pad, bool ceil_mode);
 
-// Transposed convolution: `in` inputs make  (in - 1) stride + output_padding + dilation (kernel - 1) + 1 - low - high  outputs.
-// A wanted output extent (>= 0) or SAME_* (in * stride outputs) settles the padding instead: what exceeds it is cut off in
-// halves, the odd element at the end for SAME_UPPER and at the beginning otherwise; what is lacking is added at the end, as a
-// negative high padding.
+// Transposed convolution: `in` inputs give  (in - 1) stride + output_padding + dilation (kernel - 1) + 1 - low - high  outputs.
+// If an output extent (>= 0) or SAME_* (in * stride outputs) is given, it determines the padding instead: excess outputs are cut
+// off half at each end, the odd one at the end for SAME_UPPER and at the beginning otherwise; missing outputs are added at the
+// end, as a negative high padding.
 OnnxWindow resolve_transposed_window(OnnxWindow window, const std::string& auto_pad, std::int64_t output_padding,
                                      std::int64_t wanted);
 

@@ -1,5 +1,5 @@
-// Convolutions of bfloat16 on the CPU, by its own instructions or in float32: within one rounding of the plain ones of the same
-// numbers, whatever the processor has.
+// Convolutions of bfloat16 on the CPU, by the processor's own instructions or in float32: within one rounding of the plain ones
+// of the same numbers, on any processor.
 
 #include <doctest/doctest.h>
 
@@ -25,8 +25,8 @@ Tensor numbers(const Shape& shape, std::uint64_t key) { return random_normal(sha
 
 std::vector<double> values(const Tensor& x) { return x.to_vector(); }
 
-// Half a unit in the last of 8 digits, and of the same sum over magnitudes what adding up in float32 and taking subnormal numbers
-// for 0 may cost.
+// Allows half a unit in the last of 8 digits, plus the error of summation in float32 and of flushing subnormal numbers to 0,
+// relative to the same sum over magnitudes.
 void check_close(const char* what, const Tensor& found, const std::vector<double>& expected, const std::vector<double>& scale) {
   const auto got = found.to_vector();
   REQUIRE(got.size() == expected.size());
@@ -40,7 +40,7 @@ void check_close(const char* what, const Tensor& found, const std::vector<double
   CHECK(worst <= 1);
 }
 
-// What is computed of one problem: its inputs, and the attributes that make it of them.
+// The inputs and attributes of one problem.
 struct Operands {
   Tensor x, w, g;
   ConvAttributes a;
@@ -55,7 +55,8 @@ Operands operands_of(const ConvProblem& p, std::uint64_t key) {
   return o;
 }
 
-// All ops of one problem against the plain kernels in double; the number of passes by the processor's own instructions.
+// Checks all ops of one problem against the plain kernels in double; returns the number of passes by the processor's own
+// instructions.
 int check_problem(const ConvProblem& p, std::uint64_t key) {
   INFO(text(p));
   const auto [x, w, g, a] = operands_of(p, key);
@@ -108,7 +109,7 @@ TEST_CASE("bfloat16 convolutions are the plain ones, rounded once") {
   ConvProblem depthwise = cube(8, 32, 32);
   depthwise.groups = 32;
   native += check_problem(depthwise, 30);
-  ConvProblem slab = cube(12, 32, 32);  // a halo beside a block: one tap in width
+  ConvProblem slab = cube(12, 32, 32);  // a halo next to a block: one tap in width
   slab.in[2] = slab.out[2] = 1, slab.pad_low[2] = 2;
   native += check_problem(slab, 40);
   ConvProblem pointwise = cube(9, 16, 48);
@@ -128,7 +129,7 @@ TEST_CASE("bfloat16 convolutions keep NaN, whatever the activation") {
   }
 }
 
-// In bfloat16 a sum of so many equal terms would stop at 256 of them; in float32 it would lose a hundredth.
+// In bfloat16 a sum of equal terms would stop after 256 terms; in float32 it would be wrong by a hundredth.
 TEST_CASE("bfloat16 gradients of weights over many equal cells") {
   ConvProblem p = cube(100, 16, 16);
   p.batch = 1;
@@ -136,7 +137,7 @@ TEST_CASE("bfloat16 gradients of weights over many equal cells") {
   const auto found = conv_weight(x, g, p.kernel, {.padding_low = 1, .padding_high = 1}).to_vector();
   const double each = values(full({1}, 0.7, DType::bfloat16))[0] * values(full({1}, 0.3, DType::bfloat16))[0];
   for (std::size_t i = 0; i < found.size(); ++i) {
-    double cells = 1;  // that a tap meets
+    double cells = 1;  // cells that a tap reads
     for (const auto tap : {i / 16 % 3, i / 48 % 3, i / 144 % 3}) cells *= tap == 1 ? 100 : 99;
     REQUIRE(std::abs(found[i] - cells * each) < 0x1p-7 * cells * each);
   }

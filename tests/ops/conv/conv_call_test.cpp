@@ -1,5 +1,5 @@
-// How convolutions become calls of a GPU library, without one: every form and every slab is computed by the plain CPU kernels and
-// compared with the whole.
+// How convolutions become calls of a GPU library, tested without a GPU: the plain CPU kernels compute every form and every slab,
+// and the results are compared with the whole convolution.
 
 #include <doctest/doctest.h>
 
@@ -43,7 +43,7 @@ double difference(const Values& a, const Values& b) {
   return worst;
 }
 
-// to[n, i, c] = from[n, i + offset, c], or zero outside, as the kernel of the same name does on a GPU.
+// to[n, i, c] = from[n, i + offset, c], or zero outside, like the GPU kernel of the same name.
 void move_box(std::int64_t batch, const Extent3& from, const Extent3& to, const Extent3& offset, std::int64_t from_channels,
               std::int64_t to_channels, const Values& x, Values& y) {
   y.assign(
@@ -62,7 +62,7 @@ void move_box(std::int64_t batch, const Extent3& from, const Extent3& to, const 
           }
 }
 
-// What a library computes for the call, by its own formula for the number of outputs.
+// The problem that a library computes for the call, with its own formula for the number of outputs.
 ConvProblem checked_problem_of(const cuda::ConvCall& c) {
   for (std::size_t a = 0; a < 3; ++a) {
     const std::int64_t reach = c.dilation[a] * (c.kernel[a] - 1) + 1;
@@ -114,7 +114,7 @@ TEST_CASE("conv call: every form of random problems computes the same") {
     if (i % 5 == 0) p.kernel[0] = p.stride[0] = 1, p.pad_low[0] = 0, p.out[0] = p.in[0];
     for (const auto pass : {Pass::forward, Pass::data, Pass::weight})
       for (const auto& form : cuda::forms_of(p, pass, i % 2 ? DType::bfloat16 : DType::float32, false)) {
-        if (form.call.order == cuda::Order::channels_first && form.call.in == p.in) continue;  // only elsewhere in memory
+        if (form.call.order == cuda::Order::channels_first && form.call.in == p.in) continue;  // differs only in memory
         check_form(p, form);
         flat += form.call.flat;
         moved += form.moves_image;
@@ -126,7 +126,7 @@ TEST_CASE("conv call: every form of random problems computes the same") {
 }
 
 TEST_CASE("conv call: what needs no treatment gets none") {
-  // A layer with stride 2, whose last plane of padding is not needed: padding is equal on both sides all the same.
+  // A layer with stride 2 that does not need its last plane of padding: padding is nevertheless equal on both sides.
   const ConvProblem p{.batch = 2,
                       .in = {8, 8, 8},
                       .out = {4, 4, 4},
@@ -257,7 +257,7 @@ TEST_CASE("plan cache: builds once, drops what was asked for longest ago, keeps 
   CHECK(built == 2);
   const auto held = cache.find(2, [] { return 0; });
   ask(1);
-  ask(3);  // 2 goes: 1 was asked for after it
+  ask(3);  // 2 is dropped: 1 was used after it
   CHECK(cache.size() == 2);
   CHECK(*held == 20);
   CHECK(ask(1) == 10);

@@ -1,6 +1,6 @@
 #pragma once
-// The kernels of convolutions against the plain ones, in units of what rounding allows or bit by bit, and as adjoints of each
-// other.
+// Compares the kernels of convolutions with the plain ones, in units of the allowed rounding or bit by bit, and as adjoints of
+// each other.
 
 #include <doctest/doctest.h>
 
@@ -38,7 +38,7 @@ MPIGRAD_CONVOLUTIONS(Winograd, cpu::winograd);
 MPIGRAD_CONVOLUTIONS(Fast, cpu);
 #undef MPIGRAD_CONVOLUTIONS
 
-// Outputs of a tile, and taps, are computed out of the same sums, whose rounding a small one of them shows, too.
+// Outputs of a tile, and taps, are computed from the same sums, so a small one shows the rounding of the others, too.
 template <class Kernels>
 constexpr bool shares_rounding = std::is_same_v<Kernels, Winograd>;
 
@@ -74,7 +74,7 @@ void compare_conv(const ConvProblem& p) {
       [&](T* y) { reference::conv_weight(p, ax.data(), ag.data(), y); });
 }
 
-// Small integers, all sums of which float holds exactly: every kernel gives the same bits.
+// Small integers; float holds all their sums exactly, so every kernel must give the same bits.
 inline std::vector<float> small_integers(std::int64_t n) {
   std::vector<float> values(static_cast<std::size_t>(n));
   for (auto& v : values) v = static_cast<float>(pick(-2, 2));

@@ -1,6 +1,6 @@
-// Fast convolutions against the plain ones, adjoints against forwards, and the rule that no network's shape may fall to one of
-// oneDNN's own reference implementations. Which optimised kernels it has depends on the processor, and no test on that: where it
-// has none, the gathered products take over. ONEDNN_MAX_CPU_ISA=AVX2 shows a lesser processor to it.
+// Fast convolutions against the plain ones, adjoints against forwards, and the rule that no network's shape may use a reference
+// implementation of oneDNN. The optimised kernels depend on the processor, but no test does: without an optimised kernel, the
+// gathered products are used. ONEDNN_MAX_CPU_ISA=AVX2 makes oneDNN behave as on a lesser processor.
 
 #include <doctest/doctest.h>
 #include <omp.h>
@@ -70,7 +70,7 @@ TEST_CASE("fast convolutions agree with the plain ones") {
     cropped += short_of_edge;
     beyond += past_edge;
   }
-  // The problems above are no test of the library unless it takes its share of every kind, which a processor may not let it.
+  // The problems above test the library only if it computes enough of every kind, which depends on the processor.
   if (onednn_present() && (by_library <= problems / 4 || cropped <= 3 || grouped <= 3 || beyond <= 3))
     count_skipped("fast convolutions agree with the plain ones, by oneDNN",
                   "oneDNN has no optimised kernels for most windows on this processor");
@@ -84,7 +84,7 @@ TEST_CASE("no layer of CosmoFlow falls to a reference kernel of the library") {
     for (std::size_t i = 0; i < 7; ++i) {
       const std::int64_t stride = i == 3 && in > 4 ? 2 : 1;
       std::int64_t out = (in + stride - 1) / stride;
-      // The whole layer, and one slab of a split in depth whose halo has arrived: no padding in depth.
+      // The whole layer, and one slab of a split in depth together with its halo: no padding in depth.
       for (const bool slab : {false, true}) {
         ConvProblem p{.batch = 1,
                       .in = {in, in, in},
@@ -120,8 +120,8 @@ TEST_CASE("no layer of CosmoFlow falls to a reference kernel of the library") {
   }
 }
 
-// What oneDNN leaves to the gathered products where it has AVX2 alone: slabs of the first layers, an eighth of a plane, whose
-// halo has arrived or whose lower planes are padding.
+// On AVX2 oneDNN leaves these to the gathered products: slabs of the first layers, an eighth of a plane, together with their halo
+// or with padding as lower planes.
 TEST_CASE("large layers of few channels: the gathered products are the plain ones, whatever the library takes") {
   struct Layer {
     std::int64_t width, in, out;
@@ -140,7 +140,7 @@ TEST_CASE("large layers of few channels: the gathered products are the plain one
     }
 }
 
-// oneDNN 2.6 with AVX-512 gives other numbers, different ones each time, and writes beyond its buffer.
+// oneDNN 2.6 with AVX-512 computes wrong numbers, different ones each time, and writes beyond its buffer.
 TEST_CASE("gradients of weights where windows reach over both ends of the depth") {
   struct Depth {
     std::int64_t in, kernel, stride, low, high;
@@ -158,7 +158,7 @@ TEST_CASE("gradients of weights where windows reach over both ends of the depth"
                         .out_channels = channels});
 }
 
-// Over many cells a gradient of weights is added up in parts: planes of large volumes, samples of large batches.
+// A gradient of weights over many cells is summed in parts: planes of large volumes, samples of large batches.
 TEST_CASE("gradients of weights that are added up in parts") {
   const ConvProblem planes{.batch = 2,
                            .in = {23, 66, 65},
@@ -168,11 +168,11 @@ TEST_CASE("gradients of weights that are added up in parts") {
                            .in_channels = 2,
                            .out_channels = 3};
   equal_conv<Fast>(planes);
-  auto other = planes;  // strided and dilated; the last window ends in the padding behind
+  auto other = planes;  // strided and dilated; the last window ends in the padding after it
   other.in = {41, 131, 129}, other.out = {20, 66, 65}, other.kernel = {4, 3, 3}, other.stride = {2, 2, 2};
   other.dilation = {2, 1, 1}, other.pad_low = {3, 1, 1};
   equal_conv<Fast>(other);
-  other = planes;  // planes that lie in the padding alone
+  other = planes;  // planes that lie completely in padding
   other.in = {2, 130, 130}, other.out = {12, 130, 130}, other.kernel = {1, 3, 3}, other.pad_low = {5, 1, 1};
   equal_conv<Fast>(other);
   other = planes;
@@ -180,8 +180,8 @@ TEST_CASE("gradients of weights that are added up in parts") {
   equal_conv<Fast>(other);
 }
 
-// Added up one after the other, each sum rounded the same way, they would be wrong by a hundredth and more. The bound is that of
-// 2^16 sums whose roundings all go one way.
+// Summed one after the other with equal roundings, the sums would be wrong by a hundredth and more. The bound is that of 2^16
+// sums whose roundings all have the same direction.
 TEST_CASE("gradients of weights over millions of equal cells") {
   const ConvProblem p{.batch = 1,
                       .in = {130, 130, 130},
@@ -196,13 +196,13 @@ TEST_CASE("gradients of weights over millions of equal cells") {
   conv_weight(p, x.data(), g.data(), gw.data());
   const double each = static_cast<double>(0.7F) * static_cast<double>(0.3F);
   for (std::int64_t i = 0; i < n.w; ++i) {
-    double cells = 1;  // that a tap meets
+    double cells = 1;  // cells that a tap reads
     for (const auto tap : {i / 4 % 3, i / 12 % 3, i / 36 % 3}) cells *= tap == 1 ? 130 : 129;
     REQUIRE(std::abs(static_cast<double>(gw[static_cast<std::size_t>(i)]) - cells * each) < 0x1p-8 * cells * each);
   }
 }
 
-// Batches of small images, as encoders of contrastive training meet them: one and three channels, flat kernels, strided 1x1.
+// Batches of small images, as in encoders of contrastive training: one and three channels, flat kernels, strided 1x1.
 TEST_CASE("no layer of image encoders falls to a reference kernel of the library") {
   struct Layer {
     std::int64_t extent, kernel, stride, in, out;
@@ -212,7 +212,7 @@ TEST_CASE("no layer of image encoders falls to a reference kernel of the library
                                   {56, 3, 1, 64, 64},   {56, 3, 2, 64, 128},  {56, 1, 2, 64, 128}, {56, 1, 1, 64, 256},
                                   {56, 3, 2, 128, 128}, {28, 3, 2, 128, 256}, {7, 1, 1, 512, 2048}};
   for (const auto& layer : layers)
-    for (const bool strip : {false, true}) {  // the upper half of a split in height, its halo from below
+    for (const bool strip : {false, true}) {  // the upper half of a split in height, with its halo from below
       const auto pad = layer.kernel / 2, out = (layer.extent + layer.stride - 1) / layer.stride;
       ConvProblem p{.batch = 128,
                     .in = {1, layer.extent, layer.extent},
@@ -306,7 +306,7 @@ TEST_CASE("convolutions of nothing") {
   compare_conv<Fast, float>(p);
   compare_conv<Fast, double>(p);
   p.in = {0, 4, 4};
-  p.out = {2, 4, 4};  // windows wholly in padding
+  p.out = {2, 4, 4};  // windows completely in padding
   compare_conv<Fast, float>(p);
   compare_conv<Fast, double>(p);
   p.pad_low = {-1, 0, 2};  // cropped on the left

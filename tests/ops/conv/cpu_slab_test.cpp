@@ -1,5 +1,5 @@
-// Convolutions of thin slabs, as a halo is beside the block that a rank has: most taps of the kernel meet padding alone, and the
-// slab is a plane or two deep in one direction or another.
+// Convolutions of thin slabs, such as a halo next to the block of a rank: most taps of the kernel meet only padding, and the slab
+// is one or two planes thick in some direction.
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// One or two axes of a few elements; windows that begin far in front of them or behind their beginning.
+// One or two axes of a few elements; windows that begin far before them or after their beginning.
 ConvProblem random_slab() {
   ConvProblem p = random_conv();
   const std::int64_t first = pick(0, 2);
@@ -24,7 +24,7 @@ ConvProblem random_slab() {
   return p;
 }
 
-// Whether a tap is read anywhere, by its definition.
+// True if the tap reads any input, by definition.
 bool meets_input(const ConvProblem& p, std::size_t a, std::int64_t t) {
   for (std::int64_t o = 0; o < p.out[a]; ++o) {
     const std::int64_t i = o * p.stride[a] + t * p.dilation[a] - p.pad_low[a];
@@ -45,7 +45,7 @@ TEST_CASE("slabs: fast convolutions are the plain ones") {
     fewer += reduced.drops_taps(), flat += reduced.problem().in != p.in, grouped += p.groups > 1;
     for (std::size_t a = 0; a < 3; ++a) cropped += p.pad_low[a]<0, strided += p.stride[a]> 1;
   }
-  // Every kind is among them.
+  // Every kind occurs.
   for (const int kind : {fewer, flat, cropped, strided, grouped}) CHECK(kind > 20);
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("slabs: no more taps are kept than from the first that meets an input 
         if (meets_input(p, a, t)) begin = std::min(begin, t), end = t + 1;
       met *= std::max<std::int64_t>(0, end - begin);
     }
-    // A problem of padding alone stays as it is.
+    // A problem with only padding is unchanged.
     CHECK(volume(ReducedConv(p).problem().kernel) == (met > 0 ? met : volume(p.kernel)));
   }
 }
@@ -76,15 +76,15 @@ TEST_CASE("slabs: halos of a kernel of 3 become flat and lie in front") {
   ConvProblem expected = below;
   expected.in = expected.out = {1, 64, 64}, expected.kernel = {1, 3, 3}, expected.pad_low = {0, 1, 1};
   CHECK(ReducedConv(below).problem() == expected);
-  ConvProblem deep = below;  // in depth nothing has to move
+  ConvProblem deep = below;  // nothing has to move in depth
   deep.in = deep.out = {1, 64, 64}, deep.pad_low = {0, 1, 1};
   CHECK(ReducedConv(deep).problem() == expected);
-  ConvProblem strided = below;  // one output is in no one's way
+  ConvProblem strided = below;  // a single output needs no space between outputs
   strided.stride[2] = 2;
   CHECK(ReducedConv(strided).problem() == expected);
 }
 
-// The pairs of a width of 2 that no tap connects are one axis with the height.
+// The pairs of a width of 2 that no tap connects are merged with the height into one axis.
 TEST_CASE("slabs: a thin width that taps do not connect is one axis with the height") {
   const ConvProblem p{.batch = 1,
                       .in = {9, 8, 2},

@@ -1,4 +1,4 @@
-// Operation graphs and engines of cuDNN on a machine without a GPU: cuDNN 9.8 and newer plan for a GPU that is described to it.
+// Operation graphs and engines of cuDNN on a machine without a GPU: cuDNN 9.8 and newer can plan for a described GPU.
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@ using cuda::Pass;
 
 namespace {
 
-// Null, and the case skipped, where this cuDNN does not plan without a GPU.
+// Null if this cuDNN cannot plan without a GPU; then the case is skipped.
 std::unique_ptr<cuda::Descriptor> described_gpu(bool hopper, const char* name) {
   try {
     return testing::described_gpu(hopper);
@@ -25,7 +25,7 @@ std::unique_ptr<cuda::Descriptor> described_gpu(bool hopper, const char* name) {
   }
 }
 
-// The first form for which there is a plan, as the forms are tried on a GPU.
+// The first form that has a plan; the forms are tried in the same order as on a GPU.
 std::vector<cuda::CudnnPlan> plan_for(const ConvProblem& p, Pass pass, DType type, bool tf32, const cuda::Target& target,
                                       cuda::ConvForm& taken, std::string& why) {
   for (const auto& form : cuda::forms_of(p, pass, type, tf32)) {
@@ -49,7 +49,7 @@ TEST_CASE("cuDNN plans: every layer of CosmoFlow, in every type, on the tensors 
         if (tf32 && type != DType::float32) continue;
         for (std::size_t i = 0; i < 5; ++i) {
           auto p = layer(std::int64_t{64} >> i, i == 3 ? 2 : 1, channels[i], channels[i + 1], 2);
-          for (const bool slab : {false, true}) {  // of a split in depth, whose halo has arrived
+          for (const bool slab : {false, true}) {  // a slab of a split in depth, together with its halo
             if (slab) p.out[0] /= 2, p.in[0] = (p.out[0] - 1) * p.stride[0] + 3, p.pad_low[0] = 0;
             for (const auto pass : {Pass::forward, Pass::data, Pass::weight}) {
               cuda::ConvForm form;
@@ -102,7 +102,7 @@ TEST_CASE("cuDNN plans: bias and ReLU in the same graph, and a fallback where th
     call.fused = {0};
     if (type == DType::bfloat16) CHECK(!cuda::plans_of(call, {.device = device.get()}, {.compiled = 1}, why).empty());
   }
-  // With LeakyReLU the graph is legal, whoever can run it.
+  // The graph with LeakyReLU is legal, whichever engine can run it.
   auto call = cuda::form_of(p, Pass::forward, DType::bfloat16).call;
   call.bias = true, call.fused = {0.01};
   const auto graph = cuda::graph_of(call, {});

@@ -1,5 +1,5 @@
 #pragma once
-// GPUs that are described to cuDNN, which plans for them without one: 9.11 and newer.
+// Descriptions of GPUs for cuDNN, which can plan from them without a GPU from version 9.11 on.
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 
 namespace mpigrad::testing {
 
-// What cuDNN itself writes of an H200; an A100 has fewer multiprocessors and less shared memory.
+// cuDNN's own description of an H200; an A100 has fewer multiprocessors and less shared memory.
 inline std::string gpu_description(bool hopper) {
   return fmt::format(
       R"({{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":{},)"
@@ -23,7 +23,7 @@ inline std::string gpu_description(bool hopper) {
       hopper ? 3201000 : 1512000, hopper ? 62914560 : 41943040, hopper ? "H200" : "A100", hopper ? 900 : 800);
 }
 
-// Throws where this cuDNN does not plan without a GPU.
+// Throws if this cuDNN cannot plan without a GPU.
 inline std::unique_ptr<cuda::Descriptor> described_gpu(bool hopper) {
 #if CUDNN_VERSION >= 91100
   if (cuda::cudnn().cudnnGetVersion() >= 91100) {

@@ -1,4 +1,4 @@
-// Convolutions of float32 and, where the processor has instructions for it, of bfloat16: usual ones, and those that libraries
+// Convolutions of float32 and, if the processor has instructions for it, of bfloat16: usual ones, and cases that libraries
 // compute wrongly, with strides longer than windows, kernels longer than inputs, small and large widths, any padding. Operands
 // are small integers, of which float32 holds every sum, so every result is known to the bit. Operands, results, scratchpads and
 // the libraries' own weights lie between zones of NaN that nothing may write.
@@ -28,7 +28,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Elements between zones of BufferGuard's pattern, set to NaN.
+// Elements between two zones of BufferGuard's pattern; the elements are set to NaN.
 template <class T>
 class Guarded {
  public:
@@ -39,7 +39,7 @@ class Guarded {
     std::ranges::transform(values, data(), [](float v) { return T(v); });
   }
   T* data() { return all_.data() + zone; }
-  // True if it has the same bits, between the zones and in them.
+  // True if the elements and the zones have the same bits.
   bool equals(const Guarded& other) const {
     return size_ == other.size_ && std::memcmp(all_.data(), other.all_.data(), all_.size() * sizeof(T)) == 0;
   }
@@ -50,7 +50,7 @@ class Guarded {
   std::vector<T> all_;
 };
 
-// The three convolutions of a problem of integers, and what they are by the plain kernels.
+// The three convolutions of a problem of integers, with the results of the plain kernels.
 struct ExactConv {
   ConvProblem p;
   std::vector<float> x, w, g, bias, y, gx, gw;
@@ -69,7 +69,7 @@ struct ExactConv {
     reference::conv_weight(p, x.data(), g.data(), gw.data());
   }
 
-  // Checks the results in T. True for the passes that were computed: bfloat16 leaves some to float32.
+  // Checks the results in T. Returns true for each computed pass: bfloat16 leaves some passes to float32.
   template <class T>
   std::array<bool, 3> check() const {
     Guarded<T> x_(x), w_(w), g_(g), bias_(bias), y_(sizes(p).y), gx_(sizes(p).x), gw_(sizes(p).w);
@@ -84,7 +84,7 @@ struct ExactConv {
                   native::conv_data(p, g_.data(), w_.data(), gx_.data()),
                   native::conv_weight(p, x_.data(), g_.data(), gw_.data())};
     }
-    // A pass that leaves the problem to float32 has written nothing.
+    // A pass that leaves the problem to float32 must not write.
     const auto is_right = [](bool is_computed, const Guarded<T>& got, const std::vector<float>& expected) {
       return got.equals(is_computed ? Guarded<T>(expected) : Guarded<T>(static_cast<std::int64_t>(expected.size())));
     };
@@ -96,7 +96,7 @@ struct ExactConv {
   }
 };
 
-// Which of the three passes are computed in bfloat16.
+// Checks bfloat16 too; returns which of the three passes it computed.
 std::array<bool, 3> check_exactly(const ConvProblem& p, std::uint64_t seed) {
   INFO("problem ", seed, ": ", text(p));
   std::mt19937_64 random(seed);
@@ -113,7 +113,7 @@ ConvProblem random_problem(std::uint64_t seed) {
   static constexpr std::int64_t channels[] = {1, 2, 3, 4, 5, 8, 12, 16, 17, 24, 32, 48, 64};
   ConvProblem p{.batch = draw(1, 3), .in_channels = channels[draw(0, 12)], .out_channels = channels[draw(0, 12)]};
   if (draw(0, 5) == 0) p.groups = draw(2, 4), p.in_channels = p.groups * draw(1, 8), p.out_channels = p.groups * draw(1, 8);
-  // Every other problem is one that networks have: odd kernels, small strides, no dilation.
+  // Every other problem is typical of networks: odd kernels, small strides, no dilation.
   const bool usual = seed % 2 == 0, strided = draw(0, 1) == 0, dilated = !usual && draw(0, 3) == 0, wide = draw(0, 7) == 0;
   for (std::size_t a = 0; a < 3; ++a) {
     p.kernel[a] = usual ? 2 * (draw(0, 3) == 0 ? draw(0, 3) : draw(0, 1)) + 1 : draw(0, 2) == 0 ? draw(1, 7) : draw(1, 3);
@@ -127,7 +127,7 @@ ConvProblem random_problem(std::uint64_t seed) {
     if (!usual && draw(0, 5) == 0) high = -draw(0, 3);
     p.out[a] = std::max<std::int64_t>(0, p.in[a] + p.pad_low[a] + high - extent) / p.stride[a] + 1;
   }
-  // Plain loops take about a nanosecond for each product.
+  // Plain loops take about one nanosecond per product.
   const auto products = [&] { return p.batch * volume(p.out) * volume(p.kernel) * p.out_channels * (p.in_channels / p.groups); };
   while (products() > 2'000'000 && p.batch > 1) --p.batch;
   while (products() > 2'000'000 && p.groups == 1 && p.out_channels + p.in_channels > 8)
@@ -135,7 +135,7 @@ ConvProblem random_problem(std::uint64_t seed) {
   return p;
 }
 
-// One axis of a problem that failed: extent, kernel, padding in front and behind, stride.
+// One axis of a problem that failed: extent, kernel, padding before and after, stride.
 struct Axis {
   std::int64_t in, kernel, low, high, stride;
 };
@@ -151,7 +151,7 @@ ConvProblem problem(std::int64_t batch, const std::array<Axis, 3>& axes, std::in
   return p;
 }
 
-// Of bfloat16 by oneDNN 2.5 to 3.13.
+// Problems of bfloat16 that oneDNN 2.5 to 3.13 computes wrongly.
 std::vector<ConvProblem> failed_problems() {
   std::vector<ConvProblem> found{problem(3, {{{10, 1, 0, 0, 2}, {9, 1, 0, 0, 3}, {13, 3, 2, 2, 2}}}, 48, 16),
                                  problem(3, {{{13, 2, 0, -3, 4}, {11, 2, 0, -4, 5}, {12, 1, 0, 0, 1}}}, 64, 64),
@@ -174,7 +174,7 @@ std::vector<ConvProblem> failed_problems() {
 TEST_CASE("exact convolutions: problems that oneDNN computed wrongly, and random ones, in all passes") {
   std::array<int, 3> in_bfloat16{};
   const int damaged = BufferGuard::damaged;
-  // On a thread of its own, whose buffers are looked at when it ends.
+  // Runs on a thread of its own, whose buffers are checked when it ends.
   std::async(std::launch::async, [&] {
     const BufferGuard guard;
     std::uint64_t seed = 0;
@@ -183,7 +183,7 @@ TEST_CASE("exact convolutions: problems that oneDNN computed wrongly, and random
       for (std::size_t pass = 0; pass < 3; ++pass) in_bfloat16[pass] += computed[pass];
       return computed;
     };
-    // Weight gradients of 13 planes are added up in parts of 12 planes at most, computed in bfloat16 if 6 planes are.
+    // Weight gradients of 13 planes are summed in parts of at most 12 planes; they use bfloat16 if 6 planes do.
     const auto in_parts = check(problem(1, {{{13, 3, 1, 1, 1}, {74, 3, 1, 1, 1}, {72, 3, 1, 1, 1}}}, 4, 3));
     CHECK(in_parts[2] == check(problem(1, {{{6, 3, 1, 1, 1}, {74, 3, 1, 1, 1}, {72, 3, 1, 1, 1}}}, 4, 3))[2]);
     for (const auto& p : failed_problems()) check(p);
@@ -197,7 +197,7 @@ TEST_CASE("exact convolutions: problems that oneDNN computed wrongly, and random
   else CHECK(std::min(in_bfloat16[0], in_bfloat16[1]) >= 100);
 }
 
-// The rule itself, whatever the processor has.
+// Tests the rule itself, on any processor.
 TEST_CASE("which convolutions of bfloat16 are given to oneDNN") {
   const Axis same{9, 3, 1, 1, 1};
   const auto right = [](const ConvProblem& p, int version = 206) { return onednn::right_in_bfloat16(version, Pass::weight, p); };

@@ -1,4 +1,4 @@
-// What is decided about kernels of GPUs without one: versions of cuDNN that compute wrongly, and the file of what was measured.
+// Choices of GPU kernels, tested without a GPU: versions of cuDNN that compute wrongly, and the file of measured times.
 
 #include <doctest/doctest.h>
 
@@ -35,7 +35,7 @@ TEST_CASE("defects of cuDNN: the versions and calls that they concern") {
   CHECK(!concerns(91002, call));
   call = half, call.order = Order::channels_last;
   CHECK(!concerns(91002, call));
-  call.in_channels = call.out_channels = 1;  // then they are the same
+  call.in_channels = call.out_channels = 1;  // for one channel these are the same
   CHECK(concerns(91002, call));
   call = half, call.kernel = {1, 1, 1};
   CHECK(!concerns(91002, call));
@@ -54,7 +54,7 @@ TEST_CASE("defects of cuDNN: the versions and calls that they concern") {
       cuda::text_of(defect, 91501).starts_with("cuDNN 9.15.1 computes three-dimensional convolutions in TF32 wrongly (https://"));
   CHECK(cuda::text_of(defect, 91501).find("no defect is known in 9.16.0 and newer") != std::string::npos);
 
-  // Two engines, of every version.
+  // Two engines with errors in every version.
   ConvCall weight{.pass = cuda::Pass::weight, .type = DType::float64, .flat = true, .kernel = {1, 1, 3}, .pad_low = {0, 0, 2}};
   const auto concerns_engine = [&](std::int64_t engine) { return cuda::defect_of_engine(91900, weight, engine) != nullptr; };
   CHECK(!concerns(91900, weight));
@@ -130,7 +130,7 @@ TEST_CASE("tuning file: what is damaged is as if it were not there, and what can
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0].find("is not kept") != std::string::npos);
 
-  // What another user may have written is not believed, and stays as it is; what is made is closed to others.
+  // A file that another user may have written is not trusted and not changed; new files are closed to other users.
   const auto shared = (folder / "shared/tuning.txt").string();
   TuningFile made(shared);
   made.add("a problem", "engine 1");
@@ -154,7 +154,7 @@ TEST_CASE("tuning file: what is damaged is as if it were not there, and what can
   CHECK(*believed.find("a problem") == "engine 1");
   CHECK(!believed.find("another"));
 
-  // An umask of 002 has let the group write to the cache: this is taken back. Other folders keep their mode.
+  // An umask of 002 made the cache folder writable for the group: the library revokes this. Other folders keep their mode.
   for (const bool closes : {true, false}) {
     const auto mine = folder / (closes ? "cache" : "group"), answers = mine / "tuning.txt";
     std::filesystem::create_directory(mine);

@@ -1,5 +1,5 @@
-// Convolutions on a GPU beyond their values: which of cuDNN's kernels are taken and kept, what versions of it compute wrongly,
-// NaN, nothing, and more elements than a call may have.
+// Convolutions on a GPU beyond their values: choice and reuse of cuDNN's kernels, versions that compute wrongly, NaN, empty
+// tensors, and more elements than one call may have.
 
 #include <cstdlib>
 #include <limits>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// What an emulated cuDNN is asked for (tests/emulation/vendor); that of a GPU does not listen.
+// Settings of the emulated cuDNN (tests/emulation/vendor); a real cuDNN ignores them.
 class Emulated {
  public:
   explicit Emulated(const char* words) { setenv("MPIGRAD_EMULATED_CUDNN", words, 1); }
@@ -49,7 +49,7 @@ TEST_CASE("gpu: convolutions timed once, and not again") {
     for (int i = 0; i < cases(6); ++i) check_conv(random_conv(), kind);
     check_conv(layer(emulated() ? 6 : 16, 1, 4, 16), kind);
   }
-  // What was timed is not timed again.
+  // Measured kernels are not measured again.
   const Settings settings(kinds[1], true);
   const auto p = layer(emulated() ? 5 : 24, 1, 3, 7);
   const auto before = gpu_tuning();
@@ -58,10 +58,10 @@ TEST_CASE("gpu: convolutions timed once, and not again") {
   CHECK(first.problems > before.problems);
   CHECK(first.kernels - before.kernels >= first.problems - before.problems);
   CHECK(first.seconds > before.seconds);
-  check_conv(p, kinds[1]);  // the choices are there
+  check_conv(p, kinds[1]);  // the choices have been made
   CHECK(gpu_tuning().problems == first.problems);
   CHECK(gpu_tuning().remembered == first.remembered);
-  // Others have to be made, of what the file says. The bound on the time is none of the question.
+  // Other choices must be made from the contents of the file. The limit on the time is not part of the key.
   auto changed = gpu_settings();
   changed.tuning_seconds = 3;
   set_gpu_settings(changed);
@@ -73,14 +73,14 @@ TEST_CASE("gpu: convolutions timed once, and not again") {
 TEST_CASE("gpu: kernels that need a compiler or more memory than there is are passed over") {
   const char* test = "gpu: kernels that need a compiler or more memory than there is are passed over";
   if (no_cudnn(test) || no_emulation(test)) return;
-  // Without a compiler such an engine is refused as it is built. Only a LeakyReLU asks for one.
+  // Without a compiler such an engine is refused when it is built. Only a LeakyReLU needs one.
   for (const bool timed : {false, true}) {
     const Emulated cudnn("no-compiler");
     const auto kind = kind_of(DType::bfloat16);
     const Settings settings(kind, timed);
     check_conv(layer(5, 1, 8, 16), kind);
   }
-  const Emulated cudnn("large-workspace");  // 3 GiB, more than the GPU has left
+  const Emulated cudnn("large-workspace");  // 3 GiB, more than the free memory of the GPU
   for (const auto& kind : kinds) {
     INFO(label(kind));
     const Settings settings(kind);
@@ -97,7 +97,7 @@ TEST_CASE("gpu: an activation that is tried does not hide what an earlier kernel
   const auto& kind = kinds[1];
   for (const bool timed : {false, true}) {
     const Settings settings(kind, timed);
-    const auto p = layer(timed ? 9 : 10, 1, 4, 8);  // shapes of their own
+    const auto p = layer(timed ? 9 : 10, 1, 4, 8);  // shapes not used elsewhere
     const Operand x(activation(1, p.in, 4), kind.type), w({8, 3, 3, 3, 4}, kind.type), bias(Shape{8}, kind.type);
     const auto index = to(from_vector({1}, {99.0}, DType::int64), DeviceKind::cuda);
     const auto both = [&] {
@@ -126,9 +126,9 @@ TEST_CASE("gpu: what a version of cuDNN computes wrongly is computed otherwise, 
           std::string::npos);
     CHECK(warnings[0].find("float32 is used instead") != std::string::npos);
     check_conv(p, kind_of(DType::bfloat16));
-    CHECK(detail::take_warnings().empty());  // 16 bits are computed on the tensors as they lie
+    CHECK(detail::take_warnings().empty());  // 16-bit tensors are used in their own memory layout
   }
-  {  // Without channels last there is nothing left that is known to be sound.
+  {  // Without channels last there is no engine left that is known to be correct.
     const Emulated cudnn("version-91400,no-channels-last");
     p = layer(7, 1, 8, 16);
     const Operand x(activation(1, p.in, 8), DType::bfloat16), w({16, 3, 3, 3, 8}, DType::bfloat16);
@@ -189,17 +189,17 @@ TEST_CASE("gpu: a convolution keeps NaN and infinities through its activation") 
     for (const auto& kind : kinds) {
       INFO(label(kind), timed ? ", timed" : "");
       const Settings settings(kind, timed);
-      // A kernel of one tap, with as many channels as tensor cores take: outputs are copies of inputs.
+      // A kernel of one tap, with as many channels as tensor cores need: outputs are copies of inputs.
       Values eye(64, 0), values(static_cast<std::size_t>(8 * 8 * 8 * 8), 1.0);
       for (std::size_t i = 0; i < 8; ++i) eye[i * 9] = 1;
       for (std::size_t i = 0; i < 8; ++i) values[i] = nan, values[64 + i] = infinity, values[128 + i] = -infinity;
-      // The last channel's bias is infinite, and the sums with it.
+      // The last channel's bias is infinite, and so are its sums.
       Values biases(8, 0.0);
       biases[7] = infinity;
       const Operand x({1, 8, 8, 8, 8}, kind.type, values), w({8, 1, 1, 1, 8}, kind.type, eye), bias(Shape{8}, kind.type, biases);
       for (const double slope : {0.0, 0.5}) {
         const auto y = apply(ops::ConvBiasActivation{{}, slope}, {x.on_device, w.on_device, bias.on_device}).to_vector();
-        // 0 times infinity is NaN in every channel but one; NaN alone must stay everywhere, also beside the infinities.
+        // 0 times infinity is NaN in every channel but one; NaN must remain everywhere, also next to the infinities.
         for (std::size_t i = 0; i < 8; ++i) CHECK(std::isnan(y[i]));
         CHECK(y[3 * 64] == 1);
         CHECK(y[3 * 64 + 7] == infinity);
@@ -212,7 +212,7 @@ TEST_CASE("gpu: a convolution keeps NaN and infinities through its activation") 
     for (const auto& kind : kinds) {
       INFO(label(kind), timed ? ", timed" : "");
       const Settings settings(kind, timed);
-      // A shape of its own: what was tried of others is remembered.
+      // A shape not used elsewhere: earlier choices are remembered.
       Values values(static_cast<std::size_t>(3 * 5 * 11 * 8), 1.0);
       values[0] = nan;
       const Operand x({1, 3, 5, 11, 8}, kind.type, values), w({8, 1, 1, 1, 8}, kind.type), bias(Shape{8}, kind.type);
@@ -227,7 +227,7 @@ TEST_CASE("gpu: a convolution keeps NaN and infinities through its activation") 
 TEST_CASE("gpu: a convolution of more than 2^31 - 1 elements") {
   if (no_cudnn("gpu: a convolution of more than 2^31 - 1 elements")) return;
   try {
-    // Ones: every output is the number of taps inside of the image, times the channels.
+    // Ones: every output is the number of taps inside the image, times the channels.
     const UseDevice gpu(DeviceKind::cuda);
     const auto x = ones({1, 512, 512, 512, 4}, DType::bfloat16), w = ones({16, 3, 3, 3, 4}, DType::bfloat16);
     const auto y = local::conv(x, w, {.padding_low = 1, .padding_high = 1});
@@ -236,7 +236,7 @@ TEST_CASE("gpu: a convolution of more than 2^31 - 1 elements") {
       for (const auto value : line) CHECK(value == (d == 0 || d == 511 ? 72.0 : 108.0));
     }
     const auto gw = conv_weight(x, y, {3, 3, 3}, {.padding_low = 1, .padding_high = 1}).to_vector();
-    double whole = 0;  // of the middle tap: the sum of all outputs of a channel
+    double whole = 0;  // gradient of the middle tap: the sum of all outputs of a channel
     for (const double d : {2.0, 3.0})
       for (const double h : {2.0, 3.0})
         for (const double v : {2.0, 3.0}) whole += 4 * d * h * v * (d == 2 ? 2 : 510) * (h == 2 ? 2 : 510) * (v == 2 ? 2 : 510);

@@ -1,5 +1,5 @@
-// Convolutions of images with few channels, 16 or 32, by kernels of our own (ops/conv/few_channels.h, sixteen_channels.h,
-// thirty_two_channels.h), on a GPU beside the plain kernels.
+// Convolutions of images with few channels, 16 or 32, by our own kernels (ops/conv/few_channels.h, sixteen_channels.h,
+// thirty_two_channels.h) on a GPU, compared with the plain kernels.
 
 #include <cmath>
 #include <iterator>
@@ -49,7 +49,7 @@ const Form forms[] = {
      {{1, 48}, {2, 16}, {3, 16}, {4, 48}, {1, 16}, {2, 16}, {3, 48}, {4, 16}, {1, 16}, {2, 48}, {3, 16}, {4, 16}}},
     {"sixteen", {std::begin(halves), std::end(halves)}, 16, cuda::has_sixteen_channels, {{16, 32}, {16, 16}}},
     {"thirty-two",
-     {std::begin(halves), emulated() ? std::begin(halves) + 1 : std::end(halves)},  // there both come from the same place
+     {std::begin(halves), emulated() ? std::begin(halves) + 1 : std::end(halves)},  // the emulator computes both in the same way
      24,
      [](const ConvProblem& p) {
        return cuda::has_thirty_two_channels(p) &&
@@ -132,9 +132,9 @@ TEST_CASE("gpu: few channels: NaN is in the outputs that read it, and in gradien
   if (no_cudnn(test)) return;
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   for (const auto& kind : halves) {
-    if (emulated() && kind.type == DType::float16) continue;  // its products come from the same place
+    if (emulated() && kind.type == DType::float16) continue;  // the emulator computes its products in the same way
     for (const std::int64_t c : {1, 4, 16})
-      for (const auto& at : {Extent3{3, 7, 15}, Extent3{5, 9, 17}}) {  // beside the edges of boxes, and in a corner of the image
+      for (const auto& at : {Extent3{3, 7, 15}, Extent3{5, 9, 17}}) {  // at the edges of boxes, and in a corner of the image
         INFO(label(kind), " ", c, " channels, NaN at ", at[0]);
         const Settings settings(kind);
         const ConvProblem p{.batch = 1,
@@ -160,7 +160,7 @@ TEST_CASE("gpu: few channels: NaN is in the outputs that read it, and in gradien
                 right = right && std::isnan(y[i]) == reads;
               }
         CHECK(right);
-        // Taps by which an output reads it; others of its channel may have it, those of other channels may not.
+        // The taps that read it: outputs of its channel may be NaN, outputs of other channels may not.
         const auto gw = apply(ops::ConvWeight{a, p.kernel}, {x.on_device, g.on_device}).to_vector();
         right = true;
         for (i = 0; i < gw.size(); ++i) {
@@ -179,7 +179,7 @@ TEST_CASE("gpu: few channels: nobody else computes them") {
   const char* test = "gpu: few channels: nobody else computes them";
   if (no_cudnn(test)) return;
   if (!emulated()) return skip_test(test, "needs an emulated cuDNN, which does what it is asked for");
-  setenv("MPIGRAD_EMULATED_CUDNN", "version-91400,no-channels-last", 1);  // then it has nothing for 16 bits
+  setenv("MPIGRAD_EMULATED_CUDNN", "version-91400,no-channels-last", 1);  // this version then has no kernel for 16 bits
   const Settings settings(halves[0]);
   for (const std::int64_t c : {4, 16}) {
     const auto p = layer(5, 1, c, 16);

@@ -1,4 +1,4 @@
-// Convolutions by Winograd's filtering against the plain ones, for every width of vectors that the processor has.
+// Convolutions by Winograd's algorithm against the plain ones, for every vector width of the processor.
 
 #include <doctest/doctest.h>
 #include <omp.h>
@@ -17,7 +17,7 @@ ConvProblem random_winograd() {
                 .out_channels = 16 * (pick(0, 5) == 0 ? pick(8, 10) : pick(1, 3))};
   for (std::size_t a = 0; a < 3; ++a) {
     p.in[a] = pick(1, 7);
-    p.pad_low[a] = pick(-2, 3);  // negative ones leave out inputs, and more than two make outputs of padding alone
+    p.pad_low[a] = pick(-2, 3);  // negative paddings skip inputs, and more than two give outputs of padding only
     p.out[a] = pick(1, 8);
   }
   if (pick(0, 2) == 0) p.kernel[0] = 1, p.pad_low[0] = 0, p.out[0] = p.in[0];
