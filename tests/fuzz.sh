@@ -7,7 +7,7 @@
 # A reader is one of the names of tests/fuzz/readers.cpp: cifar csv gzip hdf5_volumes hdf5_weights idx jpeg nifti npy npz png safetensors
 # tfrecord toml. The build, the corpus and the found inputs are in build/fuzz/; a corpus grows from run to run.
 # An input that finds a fault goes to tests/fuzz/found/READER/, where `unit` reads it. Needs clang; prints `failed: NAME`
-# for each reader with a fault and ends with `N passed, M failed, K skipped`. Takes tens of minutes on two cores for the first build.
+# for each reader with a fault and ends with `N passed, M failed, K skipped`. The first build takes tens of minutes on two cores.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)

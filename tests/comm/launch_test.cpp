@@ -1,4 +1,4 @@
-// How a program is launched: its options, the GPU and the threads of each rank, exit codes.
+// Launching of programs: options, the GPU and the threads of each rank, exit codes.
 
 #include "comm/launch.h"
 

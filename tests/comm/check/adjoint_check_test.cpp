@@ -1,4 +1,4 @@
-// The adjoint check: it passes right adjoints, and finds planted mistakes where they are.
+// The adjoint check: it accepts right adjoints, and finds and locates planted errors.
 
 #include "comm/check/adjoint_check.h"
 
@@ -15,7 +15,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// allgather whose vjp takes this rank's slice of its own cotangent and forgets those of the others.
+// allgather whose vjp takes this rank's slice of its own cotangent and ignores the other ranks' cotangents.
 struct ForgetfulAllGather {
   Communicator comm;
   Rows rows;
@@ -28,7 +28,7 @@ struct ForgetfulAllGather {
   }
 };
 
-// bcast whose adjoint goes to the wrong root.
+// bcast whose adjoint uses the wrong root.
 struct LostBcast {
   Communicator comm;
   static constexpr OpTraits traits() { return {.name = "lost_bcast", .communicates = true}; }
@@ -37,7 +37,7 @@ struct LostBcast {
   Tensors vjp(const Replay&, Inputs g) const { return {reduce(g[0], comm, comm.size() - 1)}; }
 };
 
-// The right first derivative, computed behind the tape's back.
+// The right first derivative, computed without recording.
 struct UntapedAllReduce {
   Communicator comm;
   static constexpr OpTraits traits() { return {.name = "untaped_allreduce", .communicates = true}; }
@@ -59,7 +59,7 @@ struct PlainReplicate {
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
 };
 
-// y = sum over ranks of x^2, with a slope that may be wrong, and an adjoint whose own adjoint may be.
+// y = sum over ranks of x^2; its slope may be wrong, and so may the adjoint of its adjoint.
 struct SquareSum {
   Communicator comm;
   double slope = 2;
@@ -74,7 +74,7 @@ struct SquareSum {
     const auto sum = allreduce(g[0], comm);
     return {at.input(0) * (crooked ? mpigrad::apply(Untransposed{}, {sum}) : sum) * slope};
   }
-  // Moves nothing, and says that its adjoint is a third of that.
+  // Moves nothing, and declares a third of that as its adjoint.
   struct Untransposed {
     static constexpr OpTraits traits() { return {.name = "untransposed"}; }
     Types infer(Inputs in) const { return {in[0].type()}; }
@@ -104,7 +104,7 @@ TEST_CASE("adjoint check: planted mistakes are found") {
       const auto plain = adjoint_check([&](const Tensors& in) { return Tensors{apply(PlainReplicate{comm}, {in[0]})}; }, {x},
                                        comm, {.inputs = {Across::same}, .outputs = {Across::varying}});
       require(!plain.passed && plain.first < 1e-12 && plain.second > 1e-3, "[test] the plain replicate passed");
-      // A varying value that is said to be the same.
+      // A varying value that is declared as replicated.
       const auto varying = adjoint_check([&](const Tensors& in) { return Tensors{in[0] * (comm.rank() + 1.0)}; }, {x}, comm,
                                          {.inputs = {Across::same}, .outputs = {Across::same}});
       require(!varying.passed, "[test] a value that differs between ranks passed as the same");
@@ -121,10 +121,10 @@ TEST_CASE("adjoint check: functions that are not linear, exactly and by differen
       const auto right = check({comm});
       require(!right.linear && right.passed && right.exact < 1e-13 && right.first < 1e-9, "[test] {}", right.message);
       require(right.entries.contains("square_sum") && right.entries.contains("allreduce"), "[test] entries");
-      // Consistent with itself, but the adjoint of something else.
+      // Self-consistent, but the adjoint of another function.
       const auto steep = check({comm, 2.001});
       require(!steep.passed && steep.exact < 1e-13 && steep.first > 1e-5, "[test] the wrong slope passed");
-      // The right first derivative by an op whose own transpose is wrong.
+      // The right first derivative, by an op with a wrong transpose of its own.
       const auto crooked = check({comm, 2, true});
       require(!crooked.passed && crooked.first < 1e-9 && crooked.exact > 0.1, "[test] the wrong transpose passed");
       require(has(crooked.message, "<J v, u> and <v, J^T u> is off"), "[test] {}", crooked.message);
@@ -165,7 +165,7 @@ TEST_CASE("adjoint check: it finds out whether a function is linear") {
       require(is_linear(reduced, one) && is_linear(reduced, cast(one, DType::float32)), "[test] 3 x is linear");
       require(!is_linear([](const Tensors& in) { return Tensors{in[0] + 1}; }, one), "[test] x + 1 is not linear");
       require(!is_linear([](const Tensors& in) { return Tensors{relu(in[0])}; }, one), "[test] max(0, x) is not linear");
-      // At a point outside of the random ones' domain.
+      // At a point outside the domain of the random points.
       require(!is_linear([](const Tensors& in) { return Tensors{log(in[0])}; }, one), "[test] log(x) is not linear");
     });
 }
@@ -175,7 +175,7 @@ TEST_CASE("adjoint check: a kink beside x is told from a wrong derivative, and s
     check_on_ranks(size, "kinks", [](const Communicator& comm) {
       const auto f = [&](const Tensors& in) { return Tensors{allreduce(square(relu(in[0])), comm) + abs(in[0])}; };
       const auto at = [&](double x) { return Tensors{from_vector({2}, {1.5 + comm.rank(), x}, DType::float64)}; };
-      // Farther away than any step: nothing to tell.
+      // Farther away than any step: no warning.
       const auto smooth = adjoint_check(f, at(0.5), comm, {.linear = false});
       require(smooth.passed && smooth.kink.empty(), "[test] {} {}", smooth.message, smooth.kink);
       // Within the steps on every rank, but not within smaller ones.
@@ -185,7 +185,7 @@ TEST_CASE("adjoint check: a kink beside x is told from a wrong derivative, and s
       const auto on = adjoint_check(f, at(0), comm, {.linear = false});
       require(!on.passed && on.exact < 1e-12 && has(on.message, "first order: x lies on a kink"), "[test] {}", on.message);
       require(!has(on.message, "off by"), "[test] {}", on.message);
-      // A wrong slope beside a kink stays wrong.
+      // A wrong slope near a kink is still reported as wrong.
       const auto wrong = adjoint_check(
           [&](const Tensors& in) {
             return Tensors{apply(SquareSum{comm, 2.001}, {in[0]}) + abs(in[0])};

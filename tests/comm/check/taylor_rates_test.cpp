@@ -1,4 +1,4 @@
-// The Taylor test: rates of right derivatives to first and second order, over ranks, and planted mistakes.
+// The Taylor test: rates of right derivatives of first and second order, over ranks, and planted errors.
 
 #include "comm/check/taylor_test.h"
 #include "comm/collectives/collectives.h"
@@ -12,7 +12,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// x^3 with a slope, and a slope of the slope, that may be wrong.
+// x^3; its first and its second derivative may be wrong.
 struct Cube {
   double slope = 3, curvature = 1;
   static constexpr OpTraits traits() { return {.name = "cube", .keeps_inputs = 1}; }
@@ -62,7 +62,7 @@ TEST_CASE("taylor test: rates 1, 2 and 3 across ranks, and exact ones") {
         require(std::abs(rate - static_cast<double>(order) - 1) < 0.1, "[test] R{} falls as h^{}\n{}", order, rate,
                 to_text(report));
       }
-      // At 0, too, where J is 0 and all that is left is rounding.
+      // Also at 0, where J is 0 and only rounding is left.
       for (const double at : {0.0, 1.0})
         require(taylor_test([&](const Tensors& in) { return Tensors{3 * in[0]}; }, {full({5}, at, DType::float64)}, comm).passed,
                 "[test] 3 x at {}", at);
@@ -95,14 +95,14 @@ TEST_CASE("taylor test: a wrong gradient falls as h, a wrong Hessian as h^2, a k
       require(right.passed, "[test] {}\n{}", right.message, to_text(right));
       const auto slope = test({2.9});
       require(!slope.passed && slope.message.starts_with("R1 falls as h^"), "[test] {}", slope.message);
-      // Slightly wrong ones, of either sign: the linear and the quadratic part of R1 cancel somewhere.
+      // Slightly wrong derivatives of either sign: the linear and the quadratic part of R1 cancel somewhere.
       for (const double wrong : {3.006, 2.994, 3.003, 2.997, 3.0006, 2.9994})
         require(!test({wrong}).passed, "[test] the slope {} passed\n{}", wrong, to_text(test({wrong})));
       const auto curvature = test({3, 0.9});
       require(!curvature.passed && curvature.message.starts_with("R2 falls as h^"), "[test] {}", curvature.message);
       const auto kink = taylor_test([](const Tensors& in) { return Tensors{abs(in[0])}; }, {zeros({2}, DType::float64)}, comm);
       require(!kink.passed && has(kink.message, "kink"), "[test] {}", kink.message);
-      // The gradient of one rank's copy alone: right on one rank, wrong on several.
+      // The gradient of one rank's copy only: right on one rank, wrong on several.
       const auto lonely = taylor_test(
           [&](const Tensors& in) {
             const Tensor others = constant(allreduce(in[0], comm) - in[0]);
@@ -125,7 +125,7 @@ TEST_CASE("taylor test: single precision, and what is refused") {
     require(report.passed, "[test] {}", to_text(report));
     const auto integers = error_text([&] { taylor_test([](const Tensors& in) { return in; }, {arange(3)}, comm); });
     require(integers.starts_with("[taylor_test] inputs are floating-point tensors"), "[test] {}", integers);
-    // Too coarse a type, and a function that does not change: nothing can be seen, and that is no pass.
+    // Too coarse a type, and a constant function: nothing can be observed, so the test must not pass.
     const Tensors half{from_vector({4}, {0.5, 1.5, -0.5, 2}, DType::bfloat16)};
     const auto coarse = taylor_test([](const Tensors& in) { return Tensors{in[0] * 3}; }, half, comm, {.second = false});
     require(!coarse.passed && has(coarse.message, "no rate can be seen"), "[test] {}", coarse.message);

@@ -1,5 +1,5 @@
-// The ways in which ranks may differ: no loss, no rows, a value that is not used; one reduction for several uses. Values and
-// adjoints of every operation: adjoint_fuzz_test.cpp.
+// Differences between ranks: no loss, no rows, an unused value; one reduction with several uses. For values and adjoints of every
+// operation see adjoint_fuzz_test.cpp.
 
 #include <algorithm>
 #include <functional>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr int sizes[] = {1, 2, 3, 4, 7};
 
-// A function of rank, so that every rank knows what the others hold.
+// A function of rank, so that every rank knows the values of all ranks.
 Tensor ramp(int rank, const Shape& shape) {
   std::vector<double> values(static_cast<std::size_t>(shape.elements()));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -42,7 +42,7 @@ TEST_CASE("collectives: a transpose takes what its collective gives, and gives w
     INFO(std::string(name_of(kind)));
     CHECK(back.transpose == kind);
     CHECK(traits_of(blocks.transpose).rooted() == traits_of(kind).rooted());
-    if (blocks.in == BlockRows::sent) continue;  // the two lists of rows change places
+    if (blocks.in == BlockRows::sent) continue;  // swaps the two lists of rows
     CHECK(back.in == blocks.out);
     CHECK(back.out == blocks.in);
   }
@@ -90,10 +90,10 @@ TEST_CASE("neighbourhood collectives: the open end of a grid has its block of ze
       const auto asked = neighbor_allgather(x, line), told = neighbor_allgather(x, line, given);
       require_close("asked for", asked, expected, 0);
       require_close("given", told, expected, 0);
-      // xbar is what the neighbours return: of the open ends nothing.
+      // xbar is the sum of the neighbours' cotangents; open ends contribute nothing.
       const auto neighbours = static_cast<double>((r > 0 ? 1 : 0) + (r < last ? 1 : 0));
       require_close("gradient", tape.gradient(sum(asked), {x})[0], full({rows(r), 2}, neighbours, DType::float64), 1e-14);
-      // Of different blocks each way: the open end's has as many rows as what would go there.
+      // Different blocks each way: the block of an open end has as many rows as the block that would be sent there.
       const auto both = ramp(r, {3, 2});
       const auto y = neighbor_alltoall(both, line, {1, 2});
       require(y.dim(0) == (r > 0 ? 2 : 1) + (r < last ? 1 : 2), "[test] {}", y);
@@ -159,7 +159,7 @@ TEST_CASE("collectives: values that are received and not used, tensors used on o
       const int last = comm.size() - 1, next = (comm.rank() + 1) % comm.size(), before = (comm.rank() + last) % comm.size();
       const auto x = ramp(comm.rank(), {3});
       {
-        // Only rank 0 uses what it gets; the ring goes on.
+        // Only rank 0 uses what it receives; the ring continues.
         Tape tape;
         const auto y = sendrecv(x, comm, {.dest = next, .source = before});
         const auto z = sendrecv(x * 2, comm, {.dest = before, .source = next, .send_tag = 5, .receive_tag = 5});
@@ -170,7 +170,7 @@ TEST_CASE("collectives: values that are received and not used, tensors used on o
         require_close("ring", tape.gradient(loss, {x})[0], expected, 1e-13);
       }
       {
-        // w is the same everywhere, and only the last rank uses it; x of the others takes no part.
+        // w is replicated, and only the last rank uses it; x of the other ranks is unused.
         const auto w = ramp(3, {3});
         Tape tape;
         const auto w_ = replicate(w, comm);
@@ -179,7 +179,7 @@ TEST_CASE("collectives: values that are received and not used, tensors used on o
         require_close("w", tape.gradient(loss, {w, x})[0], ramp(last, {3}), 1e-13);
       }
       {
-        // Integers travel and carry no derivative.
+        // Integers are communicated and carry no derivative.
         const auto counts = from_vector({1}, {static_cast<double>(comm.rank())}, DType::int64);
         Tape tape;
         const auto all = allgather(counts, comm);
@@ -242,7 +242,7 @@ TEST_CASE("collectives: gradients of small parameters are reduced together") {
     for (const auto& p : parameters) sums = sums + sum(cast(replicate(p, comm), DType::float64)) * factor;
     return sums;
   };
-  // Two types, one parameter that fills a bucket alone, one of no elements, enough small ones for three buckets.
+  // Two types, one parameter that fills a bucket by itself, an empty one, enough small ones for three buckets.
   const auto make = [] {
     Tensors parameters{full({200000}, 1, DType::float64), full({0}, 1), full({7}, 1, DType::float64)};
     for (int i = 0; i < 30; ++i) parameters.push_back(full({100, 250}, 1));
@@ -266,7 +266,7 @@ TEST_CASE("collectives: gradients of small parameters are reduced together") {
   tape.gradient(sum_of(parameters, comm, 1), parameters);
   std::vector<std::int64_t> bytes;
   for (const auto& record : *log) bytes.push_back(record.bytes);
-  // From the last parameter on: eleven of 100,000 bytes fill a bucket.
+  // From the last parameter on: eleven parameters of 100,000 bytes fill a bucket.
   CHECK(bytes == std::vector<std::int64_t>{1100000, 1100000, 1600000, 800000, 56});
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("collectives: a large gradient is reduced where it is") {
   };
   CHECK(peak(1) >= 4 << 20);
   CHECK(peak(2) == peak(1));
-  // A cotangent that is another tensor's, too, stays as it is.
+  // A cotangent that another tensor shares is not changed.
   check_on_ranks(2, "a cotangent of two", [](const Communicator& comm) {
     const auto w = full({1 << 18}, 1), x = full({1 << 18}, 2), g = constant(random_normal({1 << 18}, {1, 3}));
     Tape tape;
@@ -320,7 +320,7 @@ TEST_CASE("collectives: blocks along any axis") {
   for (const int size : {1, 2, 3, 4})
     check_on_ranks(size, "axis", [](const Communicator& comm) {
       const int last = comm.size() - 1;
-      // The same as cutting and joining one global tensor [2, n, 3] along dimension 1.
+      // Equal to cutting and concatenating one global tensor [2, n, 3] along dimension 1.
       Rows rows;
       for (int r = 0; r < comm.size(); ++r) rows.push_back((r * 2 + 1) % 4);
       const auto n = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
@@ -334,7 +334,7 @@ TEST_CASE("collectives: blocks along any axis") {
         require_close("scatter", scatter(comm.rank() == last ? whole : zeros({2, 0, 3}, DType::float64), comm, last, rows, axis),
                       mine, 0);
         require_close("reduce_scatter", reduce_scatter(whole, comm, rows, axis), mine * comm.size(), 1e-14);
-        // Rank r's block s to rank s: every rank gets its block from all.
+        // Rank r's block s goes to rank s, so every rank gets its block from all ranks.
         const Rows receive(rows.size(), rows[static_cast<std::size_t>(comm.rank())]);
         const auto y = alltoall(whole, comm, rows, receive, axis);
         require_close("alltoall", y, concatenate(std::vector<Tensor>(rows.size(), mine), 1), 0);
@@ -365,10 +365,10 @@ TEST_CASE("gradient: an objective that every rank computes from allreduced value
   CHECK(warnings([&](auto&, auto& y, auto&) { return mean(square(y - three)); }) == 1);
   CHECK(warnings([](auto&, auto& y, auto&) { return sum(square(y)) - 1; }) == 1);
   CHECK(warnings([](auto&, auto& y, auto&) { return sum(square(y / 2)); }) == 1);  // a mean over the ranks, in the function
-  CHECK(warnings([](auto&, auto& y, auto& comm) { return mean(square(y)) / comm.size(); }) == 0);  // a share
+  CHECK(warnings([](auto&, auto& y, auto& comm) { return mean(square(y)) / comm.size(); }) == 0);  // a partial sum
   CHECK(warnings([](auto&, auto& y, auto&) { return sum(square(y)) * 0.5; }) == 0);
   CHECK(warnings([](auto& x, auto& y, auto&) { return sum(square(y - x)); }) == 0);
-  CHECK(warnings([&](auto&, auto& y, auto&) { return sum(square(y - own)); }) == 0);  // data of this rank, perhaps
+  CHECK(warnings([&](auto&, auto& y, auto&) { return sum(square(y - own)); }) == 0);  // may be data of this rank
   CHECK(warnings([](auto&, auto& y, auto& comm) { return sum(slice(y, 0, 2 * comm.rank(), 2 * comm.rank() + 2)); }) == 0);
   CHECK(warnings([](auto&, auto& y, auto& comm) { return comm.rank() == 0 ? sum(square(y)) : Tensor(); }) == 0);
 }

@@ -1,5 +1,5 @@
-// Reductions over ranks besides the sum, and prefix reductions: second order against differences, and what is refused. Values and
-// gradients, at ties and zeros too: adjoint_fuzz_test.cpp.
+// Reductions over ranks other than the sum, and prefix reductions: second derivatives against differences, and refusals. For
+// values and gradients, also at ties and zeros, see adjoint_fuzz_test.cpp.
 
 #include "comm/collectives/reductions.h"
 #include "comm/collectives/scan.h"
@@ -73,14 +73,14 @@ TEST_CASE("LogSumExp over ranks is logsumexp, at infinities and NaN too, and so 
   const double numbers[] = {infinity, -infinity, std::nan(""), 1, 2.5};
   for (const int size : {1, 2, 3, 4})
     for (const auto dtype : {DType::float64, DType::float32, DType::bfloat16}) {
-      // Every combination of these over the ranks is a column.
+      // Every combination of these values over the ranks is a column.
       std::int64_t columns = 1;
       for (int r = 0; r < size; ++r) columns *= 5;
       std::vector<double> values;
       for (std::int64_t r = 0, step = 1; r < size; ++r, step *= 5)
         for (std::int64_t i = 0; i < columns; ++i) values.push_back(numbers[i / step % 5]);
       const auto all = from_vector({size, columns}, values, dtype);
-      // Of the first rows, all but the last rank's, and so on: what logsumexp makes of them, and its derivatives by each.
+      // Prefixes of the rows (all but the last rank's, and so on): their logsumexp and its derivatives with respect to each row.
       struct Prefix {
         Tensor y;
         std::vector<Tensor> by_rank;
@@ -106,7 +106,7 @@ TEST_CASE("LogSumExp over ranks is logsumexp, at infinities and NaN too, and so 
                         std::abs(a[i] - b[i]) <= tolerance * (1 + std::abs(b[i])),
                     "[test] {} of column {} on rank {} is {}, not {}, in {}", what, i, rank, a[i], b[i], name_of(dtype));
         };
-        // f gives every rank s the reduction of the first terms(s) ranks; rank s has a cotangent of s + 1.
+        // f gives every rank s the reduction of the first terms(s) ranks; the cotangent of rank s is s + 1.
         const auto check = [&](const char* what, const auto& f, const auto& terms) {
           Tape tape;
           const auto y = f();

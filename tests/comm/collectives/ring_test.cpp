@@ -1,4 +1,4 @@
-// ring_logsumexp against the whole matrix: values, derivatives to second order, sums of nothing, memory.
+// ring_logsumexp against the whole matrix: values, first and second derivatives, empty sums, memory.
 
 #include "comm/collectives/ring.h"
 
@@ -24,7 +24,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Uneven, with ranks that have nothing.
+// Uneven blocks, some of them empty.
 Rows rows_for(std::int64_t n, int ranks, int empty) {
   Rows rows(static_cast<std::size_t>(ranks), 0);
   for (std::int64_t i = 0; i < n; ++i) {
@@ -141,8 +141,8 @@ TEST_CASE("ring_logsumexp: large products do not overflow, sums of nothing are m
 }
 
 TEST_CASE("ring_logsumexp: where a product overflows it is infinite, and so is its gradient's NaN where the matrix has it") {
-  // In float32 the product of the first row and the second column is infinite, that of the second row and the third column minus
-  // infinity.
+  // In float32 the product of the first row and the second column is infinite, that of the second row and the third column is
+  // minus infinity.
   const auto q = from_vector({3, 1}, {1e20, -1e20, 1}), k = from_vector({3, 1}, {1, 1e20, -1e-3});
   Tensors gradient;
   const auto expected = [&] {
@@ -197,11 +197,11 @@ TEST_CASE("ring_logsumexp: memory grows linearly, that of the matrix with the sq
   };
   const double small = peak(512, 1, true), medium = peak(1024, 1, true), large = peak(2048, 1, true);
   INFO(small, ", ", medium, ", ", large);
-  // Twice the rows: 2 if it grows linearly, 4 with the square.
+  // Twice the rows: a factor of 2 for linear growth, 4 for quadratic.
   CHECK(large / medium < 3);
   CHECK((large - medium) / (medium - small) < 3.3);
   CHECK(peak(2048, 1, false) / peak(1024, 1, false) > 3.5);
-  // Of two ranks, whose peaks coincide or do not, in parts of the matrix.
+  // Ranks whose memory peaks coincide or do not, in parts of the matrix.
   for (const int ranks : {1, 2}) {
     constexpr double matrix = 2048.0 * 2048 * 8;
     CHECK(peak(2048, ranks, true) < matrix / 8);

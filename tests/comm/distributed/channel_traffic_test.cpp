@@ -1,4 +1,4 @@
-// What products whose channels are split send, forth and back, is what the formula of their scheme says; uneven blocks included.
+// The traffic of products with split channels, forward and backward, equals the formula of their scheme, also for uneven blocks.
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// What all ranks of a grid sent for y = f(x, w) and its gradients.
+// Elements sent by all ranks of a grid for y = f(x, w) and its gradients.
 struct Sent {
   std::int64_t messages, gathered, scattered, reduced;
   bool operator==(const Sent&) const = default;
@@ -63,11 +63,11 @@ TEST_CASE("channels: what a convolution sends is what the formula of its scheme 
       return sent(extents, {x, w}, layouts, conv_of(1, outputs));
     };
     const auto nx = x.elements() * (p - 1), ny = y.elements() * (p - 1), nw = w.elements() * (p - 1);
-    CHECK(split(-1, 0) == Sent{0, 0, 0, 2 * nx});           // filters: the cotangent of x is added up
+    CHECK(split(-1, 0) == Sent{0, 0, 0, 2 * nx});           // filters: the cotangent of x is summed over ranks
     CHECK(split(4, 0) == Sent{0, nx, nx, 0});               // x gathered, its cotangent scattered
     CHECK(split(4, 4) == Sent{0, 0, 0, 2 * ny});            // partial sums
     CHECK(split(4, 4, {.axis = 4}) == Sent{0, ny, ny, 0});  // scattered, their cotangent gathered
-    CHECK(split(-1, 4) == Sent{nx, 0, 0, 2 * ny});          // x cut without a message, its cotangent put together
+    CHECK(split(-1, 4) == Sent{nx, 0, 0, 2 * ny});          // x split without a message, its cotangent gathered
     CHECK(split(4, -1) == Sent{nw, 0, 0, 2 * ny});          // w likewise
     CHECK(split(-1, -1, {.axis = 4}) == Sent{nw, 0, 0, 2 * nx});
     CHECK(split(-1, -1) == Sent{0, 0, 0, 0});
@@ -78,8 +78,8 @@ TEST_CASE("channels: what a convolution sends is what the formula of its scheme 
     };
     CHECK(sent(extents, {groups_of_one, grouped}, layouts, conv_of(6, {})) == Sent{0, 0, 0, 0});
   }
-  // Beside space and samples: halos of a rank's own channels, two planes between two ranks, there and back; w's blocks are
-  // reduced over the four ranks that have the same block.
+  // Combined with splits of space and samples: halos of a rank's own channels, two planes between two ranks, both ways; w's
+  // blocks are reduced over the four ranks that have the same block.
   const auto layouts = [&](const GridPtr& grid) {
     return std::vector{activation_layout(grid, x), split_layout(grid, w, {-1, -1, -1, -1, 4})};
   };
@@ -89,8 +89,8 @@ TEST_CASE("channels: what a convolution sends is what the formula of its scheme 
 }
 
 TEST_CASE("channels: what the product of models and batches sends for a network of linear layers") {
-  // Gholami et al., equation 8, of which the gather's adjoint takes one third: on Pr x Pc ranks every layer but the first gathers
-  // its inputs, of a batch's part, among Pr ranks, and scatters their cotangents; weights are reduced among Pc.
+  // Gholami et al., equation 8; the gather's adjoint is one third of it. On Pr x Pc ranks every layer but the first gathers its
+  // inputs, for a part of the batch, among Pr ranks and scatters their cotangents; weights are reduced among Pc.
   const std::vector<std::int64_t> d{10, 13, 9, 4};
   const std::int64_t batch = 7;
   for (const auto& [pr, pc] : std::vector<std::pair<int, int>>{{4, 1}, {2, 2}, {3, 2}, {2, 3}, {4, 2}, {2, 4}, {8, 1}, {1, 6}}) {

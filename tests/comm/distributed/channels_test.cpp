@@ -1,5 +1,5 @@
-// Products and layers on tensors whose channels are split, alone and beside samples and space: values and gradients of every
-// scheme are those of one rank.
+// Products and layers on tensors with split channels, also combined with split samples and space: values and gradients of every
+// scheme equal those of one rank.
 
 #include "comm/distributed/channels.h"
 
@@ -32,7 +32,7 @@ struct Result {
   Tensors gradients, second;
 };
 
-// The gradients of sum y u, or, of second order, those of the sum of the squares of the gradients of sum (y + y^2) u.
+// The gradients of sum y u; for second order the gradients of the sum of squares of the gradients of sum (y + y^2) u.
 Result run_case(const Function& f, const Tensors& in, std::uint64_t seed, bool second_order) {
   Tensors wanted;
   for (const auto& t : in)
@@ -56,7 +56,7 @@ void require_part(const std::string& what, const Tensor& found, const Tensor& wh
   require_close(what, found, found.layout() ? part_of(whole, found.layout()) : whole, tolerance);
 }
 
-// f on whole operands and on parts of them; parts without a layout are plain.
+// f on whole operands and on blocks of them; operands without a layout are not distributed.
 void compare(const std::string& what, const Function& f, const Tensors& whole, const std::vector<LayoutPtr>& layouts,
              std::uint64_t seed, bool second_order = false, double tolerance = 1e-12) {
   Tensors mine;
@@ -72,7 +72,7 @@ void compare(const std::string& what, const Function& f, const Tensors& whole, c
   }
 }
 
-// In float32, whose kernels are others, values and gradients alone.
+// In float32, which has other kernels, only values and gradients.
 void compare_products(const char* name, int cases, ProductCase (*make)(Dice&), DType dtype = DType::float64) {
   for (const int size : {2, 3, 4, 6, 8, 12})
     check_on_ranks(size, name, [&](const Communicator& comm) {
@@ -84,7 +84,7 @@ void compare_products(const char* name, int cases, ProductCase (*make)(Dice&), D
         const bool second_order = i % 6 == 0 && dtype == DType::float64;
         Tensors whole{global_tensor(product.x, seed, {}, dtype), global_tensor(product.w, seed + 1, {}, dtype),
                       product.bias ? global_tensor({product.out}, seed + 2, {}, dtype) : Tensor()};
-        // What has a type on the ranks can be added up over them.
+        // Second derivatives need gradients with a layout, which can be summed over ranks.
         if (second_order && !split.w) split.w = replicated_layout(split.grid, product.w);
         if (second_order && !split.bias) split.bias = replicated_layout(split.grid, {product.out});
         const auto what = fmt::format("{} {}, {}: x {}, w {}, rank {}", name, i, split.scheme, to_string(*split.x),
@@ -142,7 +142,7 @@ TEST_CASE("channels: in 16 bits, with parameters in float32") {
 
 namespace {
 
-// A layer of x, whose channels are 6, and of parameters of 6 channels, on grids with axes depth and channel.
+// A layer of x with 6 channels and of parameters with 6 channels, on grids with axes depth and channel.
 struct LayerOfChannels {
   const char* name;
   int parameters;
@@ -175,7 +175,7 @@ TEST_CASE("channels: norms, pools, biases, upsampling") {
   for (const auto& [depth, channel] : std::vector<std::pair<int, int>>{{1, 2}, {1, 3}, {2, 2}, {2, 3}, {1, 4}, {3, 4}})
     check_on_ranks(depth * channel, "layers", [&, depth = depth, channel = channel](const Communicator& comm) {
       const auto grid = make_grid(comm, {.depth = depth, .channel = channel});
-      // Between groups of two channels; the last of four ranks has none.
+      // Cuts between groups of two channels; the last of four ranks has no channels.
       const auto cuts = channel == 2 ? Rows{0, 2, 6} : channel == 3 ? Rows{0, 2, 4, 6} : Rows{0, 2, 4, 6, 6};
       const auto x = with_cuts(activation_layout(grid, shape), 4, cuts);
       const auto split = with_cuts(split_layout(grid, {6}, {-1, -1, -1, -1, 0}), 0, cuts), same = replicated_layout(grid, {6});
@@ -192,7 +192,7 @@ TEST_CASE("channels: norms, pools, biases, upsampling") {
           compare(fmt::format("{}, {} x {}, rank {}", layer.name, depth, channel, comm.rank()), layer.run, whole, layouts, 7,
                   second_order, 1e-11);
         }
-      // What a norm has found it can be given, as in evaluation.
+      // The statistics of a norm can be passed to it, as in evaluation.
       const auto gamma = global_tensor({6}, 2), beta = global_tensor({6}, 3);
       const auto mine = part_of(global_tensor(shape, 1), x);
       const auto found = batch_norm(mine, gamma, beta);
@@ -203,7 +203,7 @@ TEST_CASE("channels: norms, pools, biases, upsampling") {
 
 namespace {
 
-// x: [N, D, H, W, 2]; the scheme of each product is that of its weight's layout.
+// x: [N, D, H, W, 2]; the layout of its weight selects the scheme of each product.
 Tensor network(const Tensors& t) {
   auto y = conv(t[0], t[1], t[2], {.padding_low = 1, .padding_high = 1, .activation = Activation::leaky_relu(0.2)});
   y = batch_norm(y, t[3], t[4], {.activation = Activation::leaky_relu(0.1)}).y;
@@ -220,13 +220,13 @@ const Shape network_input{3, 8, 6, 5, 2};
 const std::vector<Shape> network_parameters{
     {7, 3, 3, 3, 2}, {7}, {7}, {7}, {5, 2, 2, 2, 7}, {5}, {5}, {5}, {10, 1, 1, 1, 1}, {10, 2, 1, 2, 6}, {9, 6}, {9}, {4, 9}, {4}};
 
-// One for each parameter: filters, then channels in partial sums, cut groups, summed groups, features of both kinds.
+// One layout for each parameter: filters, then channels in partial sums, cut groups, summed groups, features of both kinds.
 std::vector<LayoutPtr> network_layouts(const GridPtr& grid) {
   const std::vector<int> dimensions{0, 0, 0, -1, 4, -1, -1, -1, 0, 0, 0, -1, 1, -1};
   std::vector<LayoutPtr> layouts;
   for (std::size_t i = 0; i < dimensions.size(); ++i)
     layouts.push_back(split_layout(grid, network_parameters[i], {-1, -1, -1, -1, dimensions[i]}));
-  // Between groups of two filters.
+  // Cuts between groups of two filters.
   auto cuts = balanced_cuts(5, grid->extents[4]);
   for (auto& cut : cuts) cut *= 2;
   for (const std::size_t i : {8, 9}) layouts[i] = with_cuts(layouts[i], 0, cuts);
@@ -246,8 +246,8 @@ void on_network_grids(const std::function<void(const GridPtr&, const std::string
     });
 }
 
-// Twenty steps of Adam; the loss is a mean of squares. With the usual epsilon, gradients that are next to nothing, as those of
-// what a norm takes back, would show how they were rounded.
+// Twenty steps of Adam; the loss is a mean of squares. With the usual epsilon, gradients close to zero, such as those of a bias
+// that a norm cancels, would show their rounding.
 void train(const Tensor& x, Parameters& parameters) {
   parameters.pack();
   Adam adam(parameters, {.learning_rate = 0.01, .epsilon = 1e-4});
@@ -359,7 +359,7 @@ TEST_CASE("channels: how a product runs is told, and what cannot run is refused 
     const auto s = global_tensor(shape, 1, std::make_shared<Layout>(share));
     expect("[conv] of a partial sum", [&] { conv(s, w); });
     expect("[bias_activation] of a partial sum", [&] { bias_activation(s, {}, Activation::relu); });
-    // More ranks than channels are no error.
+    // More ranks than channels are allowed.
     require(conv(x, tensor({1, 1, 1, 1, 4}, -1, 0)).layout()->global == Shape{1, 4, 3, 3, 1}, "[test] one filter on two ranks");
   });
 }

@@ -1,5 +1,5 @@
-// Layers on distributed tensors: values and gradients of every grid and every cut are those of one rank; adjoint test and second
-// order.
+// Layers on distributed tensors: values and gradients for every grid and all cuts equal those of one rank; adjoint test and
+// second order.
 
 #include "comm/distributed/distributed.h"
 
@@ -30,7 +30,7 @@ struct Result {
   Tensors gradients, second;
 };
 
-// The loss is a random weighted sum of squares and values; the second derivatives are those of a sum of squares of the gradients.
+// The loss is a random weighted sum of squares and values; second derivatives are those of a sum of squares of the gradients.
 Result run_layer(const LayerCase& layer, const Tensors& in, std::uint64_t seed) {
   Tape tape;
   const auto y = layer.run(in);
@@ -101,7 +101,7 @@ TEST_CASE("distributed: norms of rows, statistics, periodic shifts") {
 }
 TEST_CASE("distributed: a network") { compare_many("network", 12, network_layer); }
 
-// The fast kernels meet empty blocks, windows wholly in padding and odd paddings only here.
+// Only here do the fast kernels get empty blocks, windows completely in padding and odd paddings.
 TEST_CASE("distributed: float32") {
   compare_many("conv", 40, random_conv, DType::float32);
   compare_many("conv_transpose", 40, random_conv_transpose, DType::float32);
@@ -120,7 +120,7 @@ TEST_CASE("distributed: adjoint and second order of every layer") {
 
 namespace {
 
-// The first and second derivatives of a cross-entropy, and its value on all ranks.
+// First and second derivatives of a cross-entropy, and its value on all ranks.
 struct LossResult {
   double value = 0;
   Tensor gradient, second;
@@ -134,7 +134,7 @@ LossResult run_loss(const Tensor& scores, const Tensor& labels, const CrossEntro
   return {scores.layout() ? total(share, comm) : share.item(), std::move(gradient), std::move(second)};
 }
 
-// Labels of 0 to 3.
+// Labels from 0 to 3.
 Tensor labels_of(const Shape& shape, const LayoutPtr& layout = {}) {
   return constant(cast(affine(global_tensor(shape, 6, layout), 2, 2), DType::int64));
 }

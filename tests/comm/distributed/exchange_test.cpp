@@ -1,4 +1,4 @@
-// Halo plans by brute force: windows, strides, paddings, dilations and cuts at random; what each rank computes from the inputs
+// Halo plans by brute force, with random windows, strides, paddings, dilations and cuts: the result of each rank from the inputs
 // that its plan names is compared with the undistributed result. Then the exchange of boxes itself.
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using Cuts = std::vector<std::int64_t>;
 class Random {
  public:
   explicit Random(std::uint64_t seed) : philox_{.key = seed, .stream = 3} {}
-  std::int64_t operator()(std::int64_t first, std::int64_t last) {  // both included
+  std::int64_t operator()(std::int64_t first, std::int64_t last) {  // both bounds are included
     return first + static_cast<std::int64_t>(philox_.below(counter_++, static_cast<std::uint64_t>(last - first + 1)));
   }
   double real() { return 2 * philox_.uniform(counter_++) - 1; }
@@ -90,7 +90,7 @@ struct Counts {
   int cases = 0, empty_ranks = 0, several_neighbours = 0, wide_strides = 0, only_padding = 0;
 };
 
-// One case; nothing, or what is wrong.
+// Runs one case; returns the error as text, or an empty text.
 std::string run_case(Random& random, bool transposed, Counts& counts) {
   const std::int64_t n = random(1, 24), ranks = random(1, 8);
   const WindowSpec s{.kernel = random(1, 5), .stride = random(1, 6), .padding_low = random(0, 7), .dilation = random(1, 3)};
@@ -149,7 +149,7 @@ std::string run_case(Random& random, bool transposed, Counts& counts) {
       ++counts.only_padding;
       continue;
     }
-    // Inside the global tensor nothing that no output uses, at either end.
+    // Inside the global tensor the plan must not request unused elements at either end.
     const auto used = [&](std::int64_t i) {
       for (auto o = out[r]; o < out[r + 1]; ++o)
         for (std::int64_t t = 0; t < s.kernel; ++t)
@@ -231,7 +231,7 @@ Box random_box(Random& random, const Shape& global) {
   return box;
 }
 
-// Random needs; every rank has one cell of a grid cut at random along two dimensions, some cells being empty.
+// Random needs; every rank has one cell of a grid cut at random along two dimensions; some cells are empty.
 BoxPlanPtr random_plan(std::uint64_t seed, int ranks, Shape& global) {
   Random random(seed);
   global = {random(1, 6), random(1, 7), random(1, 5)};
@@ -286,7 +286,7 @@ TEST_CASE("exchange of boxes: parts that nobody has are 0, and misuse is refused
     short_plan->need.pop_back();
     require(error_text([&] { exchange(x, comm, short_plan); }).starts_with("[exchange] a plan of 2 and 1 boxes for 2 ranks"),
             "[test] plan");
-    // Both have [1, 2); nobody has [3, 5).
+    // Both have [1, 2); no rank has [3, 5).
     auto twice = std::make_shared<BoxPlan>(*plan);
     twice->have = {{{0}, {2}}, {{1}, {3}}};
     twice->need = {{{0}, {5}}, {{0}, {5}}};

@@ -1,5 +1,5 @@
-// Redistribution from any layout to any other, and what ordinary ops mean on distributed tensors: blocks, values that are the
-// replicated, partial; what would be wrong is refused by name.
+// Redistribution between any two layouts, and the meaning of ordinary ops on distributed tensors: blocks, replicated values and
+// partial sums; wrong uses are refused by name.
 
 #include <functional>
 #include <string>
@@ -20,7 +20,7 @@ using namespace mpigrad::testing;
 namespace {
 
 GridPtr random_grid(const Communicator& comm, Dice& dice) {
-  // Random factors of the number of ranks.
+  // Random factors whose product is the number of ranks.
   std::vector<int> extents;
   std::vector<std::string> names;
   int rest = comm.size();
@@ -50,7 +50,7 @@ LayoutPtr random_layout(const GridPtr& grid, const Shape& global, Dice& dice, bo
   return std::make_shared<Layout>(std::move(result));
 }
 
-// A part of a global tensor whose partial sums add up to it.
+// This rank's part of a global tensor, as a partial sum.
 Tensor shared_part_of(const Tensor& global, const LayoutPtr& layout) {
   double factor = 1;
   const auto at = layout->grid->coordinates(layout->grid->rank);
@@ -153,7 +153,7 @@ TEST_CASE("layouts: sums over split dimensions are partial, and their adjoints")
         require(std::abs(total(mean(x), comm) - mean(whole).item()) < 1e-14, "[test] total of a mean");
         require_adjoint("sum", [&](const Tensors& in) { return Tensors{sum(in[0], axes)}; }, {x}, comm, {.seed = seed});
         require_adjoint("mean", [&](const Tensors& in) { return Tensors{mean(in[0] * 2)}; }, {x}, comm, {.seed = seed});
-        // The same, made whole.
+        // The same, gathered.
         require_adjoint("gather_all(sum)", [&](const Tensors& in) { return Tensors{gather_all(sum(in[0], axes))}; }, {x}, comm,
                         {.seed = seed});
         require_close("permute", gather_all(permute(x, {2, 0, 1})), permute(whole, {2, 0, 1}));
@@ -185,7 +185,7 @@ TEST_CASE("layouts: the head behind global pooling on samples x depth counts exa
     require(share.layout()->axes[0].placement == Placement::partial && share.layout()->axes[1].placement == Placement::replicated,
             "[test] {}", share);
     require(std::abs(total(share, comm) - value) < 1e-14, "[test] total {} instead of {}", total(share, comm), value);
-    // Replicated over the axes along which the inputs vary, and no others.
+    // Replicated over the axes along which the inputs vary, and over no others.
     for (const auto& entry : tape.entries()) require(entry.name != "allreduce", "[test] a plain allreduce");
     const auto g = tape.gradient(share, {w, v, c});
     for (std::size_t i = 0; i < g.size(); ++i) require_close(fmt::format("parameter {}", i), g[i], expected[i]);
@@ -245,7 +245,7 @@ TEST_CASE("layouts: what is wrong on a distributed tensor is refused by name") {
     expect("[broadcast_to] is not defined", [&] { broadcast_to(x, Shape{3, 2, 6}); });
     expect("[once] needs a partial sum", [&] { once(same, x); });
     expect("[once] the partial sum has no layout", [&] { once(same, ones({})); });
-    // And what is right: linear functions keep partial sums, one may be scaled by a replicated value.
+    // Right uses: linear functions keep partial sums, and a partial sum may be scaled by a replicated value.
     require((s * 2.0).layout()->axes[0].placement == Placement::partial, "[test] scaled partial sum");
     require((s + s).layout()->axes[0].placement == Placement::partial, "[test] sum of partial sums");
     require((s * same).layout()->axes[0].placement == Placement::partial, "[test] product with a replicated value");

@@ -1,5 +1,5 @@
 #pragma once
-// What moves by windows as rows of a table, and the check of a row on any split: values, gradients and the bytes of all messages.
+// Ops on windows as rows of a table, and the check of a row for any split: values, gradients and the bytes of all messages.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@
 
 namespace mpigrad::testing::windows {
 
-// What all ranks send in messages, and the largest collective's elements.
+// Elements sent by all ranks in messages, and the elements of the largest collective.
 struct Traffic {
   std::atomic<std::int64_t> bytes{0}, largest{0};
 };
@@ -41,7 +41,7 @@ class Counting final : public NotingTransport<Counting, Traffic&> {
   }
 };
 
-// The inputs, first and last, that output o reads in spatial dimension i, of n; those outside are padding.
+// The first and last input that output o reads in spatial dimension i with n inputs; inputs outside the tensor are padding.
 using Reads = std::function<std::pair<std::int64_t, std::int64_t>(std::size_t i, std::int64_t n, std::int64_t o)>;
 
 inline std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
@@ -59,13 +59,13 @@ struct Window {
 
 struct Row {
   std::string name;
-  Reads reads;  // none: nothing is exchanged
+  Reads reads;  // empty: nothing is exchanged
   std::int64_t channels;
   std::vector<Shape> parameters;
-  std::function<Tensor(const Tensors&)> run;  // of x and the parameters
-  std::int64_t planes_of_a_rank = 0;          // 0: 16 and 18 planes; else that many on each rank
-  bool overlaps = false;                      // computes while halos travel, where the grid has Overlap::always
-  bool counted = true;                        // bytes are those of `reads`
+  std::function<Tensor(const Tensors&)> run;  // in: x and the parameters
+  std::int64_t planes_of_a_rank = 0;          // 0: 16 and 18 planes in all; otherwise that many on each rank
+  bool overlaps = false;                      // computes during the halo exchange, if the grid has Overlap::always
+  bool counted = true;                        // the bytes are those that `reads` predicts
 };
 
 inline Reads same(const Window& w) {
@@ -91,7 +91,7 @@ inline Row conv_row(const char* name, std::int64_t k, std::int64_t s, std::int64
           true};
 }
 
-// Elements that all ranks of y's grid read of x and have not.
+// Elements of x that ranks of y's grid read and do not have, summed over ranks.
 inline std::int64_t halo_elements(const Reads& reads, const Layout& x, const Layout& y) {
   std::int64_t elements = 0;
   for (int r = 0; r < x.grid->ranks(); ++r) {
@@ -122,7 +122,7 @@ inline Whole run_row(const Row& row, const Tensors& in, const std::function<Tens
   return {y, tape.vjp({y}, {u(y)}, in)};
 }
 
-// Of volumes with batch, planes and the channels of a row.
+// The grid for these cuts of batch, planes and channels of a row.
 inline GridExtents extents_of(const std::vector<int>& cuts) {
   return {.depth = cuts[0], .height = cuts.size() > 1 ? cuts[1] : 1, .width = cuts.size() > 2 ? cuts[2] : 1};
 }
@@ -155,11 +155,11 @@ inline void check_row(const Row& row, const std::vector<int>& cuts, std::int64_t
     if (comm.rank() == 0 && row.reads) expected = halo_elements(row.reads, *layout, *mine.y.layout());
   });
   if (!row.counted) return;
-  // Forth and back.
+  // Forward and backward.
   INFO(row.name << ", " << ranks << " ranks, batch " << batch << ", input " << to_string(shape)
                 << (overlap == Overlap::always ? ", overlapped" : ""));
   CHECK(traffic.bytes == (row.reads ? 2 * expected * 8 : 0));
-  // No collective carries activations: only parameters' gradients, statistics of channels, what a grid is made of.
+  // Collectives carry no activations, only gradients of parameters, statistics of channels, and data to create the grid.
   std::int64_t most = 2 * batch * row.channels + 2 * ranks;
   for (const auto& parameter : row.parameters) most += parameter.elements();
   CHECK(traffic.largest <= most);

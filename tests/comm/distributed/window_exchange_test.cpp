@@ -1,5 +1,5 @@
-// What windows exchange, and when: blocks are convolved while halos travel, what a function that is computed again received is
-// kept, and a convolution and its pooling have one exchange.
+// Messages of windows and their order: blocks are convolved during the halo exchange, recomputation keeps received halos, and a
+// convolution and its pooling share one exchange.
 
 #include <doctest/doctest.h>
 
@@ -85,7 +85,7 @@ TEST_CASE("windows: forward and backward, the block is convolved while halos tra
       (void)tape.vjp({y}, {global_tensor(y.layout()->global, 3, y.layout())}, {x, w});
       backward = names(std::span(outer.entries()).subspan(before));
     }
-    // The order of the calls tells what lies between a start and its wait.
+    // The order of the calls shows what runs between a start and its wait.
     const auto in_order = [](const std::string& line, const std::vector<std::string>& parts) {
       std::size_t at = 0;
       for (const auto& part : parts) {
@@ -152,7 +152,7 @@ TEST_CASE("windows: one exchange for a convolution and its pooling, where that m
       for (const auto& pool : {PoolAttributes{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1},
                                PoolAttributes{.kernel = 2, .stride = 2}, PoolAttributes{.kernel = 3, .stride = 1}}) {
         ++number;
-        // Of the two ways each split takes one, and the other with the next pooling.
+        // Each split uses one of the two ways, and the other one with the next pooling.
         for (const auto& cuts : std::vector<std::vector<int>>{{2}, {4}, {3, 2}, {2, 2, 2}}) {
           ++number;
           for (const auto overlap : {Overlap::never, Overlap::always}) {

@@ -1,6 +1,6 @@
-// Windows that other systems refuse or gather whole activations for, by name: on 2, 4 and 8 ranks, split along one dimension and
-// two, batches of 1 and 3, even and uneven blocks. Values and gradients are those of one rank, and the bytes of all messages are
-// exactly those of the halo formula: what a rank's outputs read, less what it has.
+// Windows that other systems refuse, or for which they gather whole activations, by name: on 2, 4 and 8 ranks, split along one
+// and two dimensions, batches of 1 and 3, even and uneven blocks. Values and gradients equal those of one rank, and the bytes of
+// all messages are exactly those of the halo formula: the inputs that a rank's outputs read, minus its own block.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ using namespace mpigrad::testing::windows;
 
 namespace {
 
-// To `factor` times as many places.
+// Upsamples by `factor`.
 Row upsample_row(const char* name, const std::array<double, 3>& factors, Interpolation mode) {
   return {name,
           [=](std::size_t i, std::int64_t n, std::int64_t o) {
@@ -92,7 +92,7 @@ TEST_CASE("windows: exact on every split, with no byte beyond the halos") {
       for (const std::int64_t batch : {1, 3})
         for (const std::int64_t planes : {16, 18}) {
           if (row.planes_of_a_rank > 0 && planes == 18) continue;
-          // Of a row that has both, each batch goes with each extent on some of the splits.
+          // For a row with both, each batch runs with each extent on some of the splits.
           if (!all_tests() && row.planes_of_a_rank == 0 && ((batch == 1) == (planes == 16)) != (number % 2 == 0)) continue;
           try {
             check_row(row, cuts, batch, planes);

@@ -13,9 +13,9 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// ---- who takes part
+// ---- participating ranks
 
-// The communicator of a case, and what it is called; none on ranks that are left out. Whose rank is which is known from the seed.
+// The communicator of a case, and its name; none on ranks that do not take part. The seed determines the members.
 struct Chosen {
   Communicator comm;
   std::string name;
@@ -65,7 +65,7 @@ DType random_type(Dice& dice) {
   return n <= 18 ? DType::bfloat16 : DType::float16;
 }
 
-// ---- numbers that every rank knows of every other
+// ---- numbers that every rank can compute for every other rank
 
 enum Purpose : std::uint64_t { values, directions, cotangents };
 
@@ -158,7 +158,8 @@ class Run {
     return u;
   }
 
-  // Derivatives of the sum over ranks of <u, y> by the elements of this rank's tensor t, and their own along the directions.
+  // Derivatives of the sum over ranks of <u, y> with respect to the elements of this rank's tensor t, and their directional
+  // derivatives.
   Row derivatives(std::size_t t) const {
     const auto me = context_.me();
     Row result(x_[me][t].size());
@@ -225,7 +226,7 @@ void run_fuzz_case(const Communicator& world, std::uint64_t seed) {
   try {
     const auto chosen = choose(world, dice);
     if (!chosen.comm) return;
-    // Parts of a split have cases of their own.
+    // Parts of a split run different cases.
     Dice own(Philox{.key = seed, .stream = 6}.child(static_cast<std::uint64_t>(chosen.color)).key);
     FuzzContext context{chosen.comm, own, random_type(own)};
     const auto c = maker.make(context);

@@ -1,8 +1,8 @@
 #pragma once
-// Random cases of every communication operation: ranks, sub-communicators, reductions, tie rules, element types, counts that
-// may be 0, roots, graphs, orders of waits, all from a seed. Each case says what every rank's results are, as a serial function
-// of what all ranks hold; evaluated with numbers that carry derivatives it gives the values, J^T u and its derivatives, with
-// which the op is compared element by element. Data are small integers, so that ties and zeros abound.
+// Random cases of every communication operation: ranks, sub-communicators, reductions, tie rules, element types, counts that may
+// be 0, roots, graphs, orders of waits, all from a seed. Each case defines the results of every rank as a serial function of the
+// data of all ranks. Evaluated with numbers that carry derivatives, this function gives the values, J^T u and its derivatives,
+// with which the op is compared element by element. Data are small integers, so that ties and zeros are frequent.
 
 #include <functional>
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace mpigrad::testing {
 
-// What a case is made from; the same on all ranks of the communicator, but for the communicator itself.
+// The input of a case; equal on all ranks of the communicator, except for the communicator itself.
 struct FuzzContext {
   const Communicator& comm;
   Dice& dice;
@@ -42,14 +42,14 @@ enum class Numbers : std::uint8_t { integers, quarters_and_minus_infinity };
 struct FuzzCase {
   std::string name{};
   Across in = Across::varying, out = Across::varying;
-  std::vector<std::vector<Shape>> shapes{};      // of the inputs of each rank
-  std::function<Tensors(const Tensors&)> run{};  // on this rank; integer results carry no derivative
+  std::vector<std::vector<Shape>> shapes{};      // shapes of the inputs of each rank
+  std::function<Tensors(const Tensors&)> run{};  // the op on this rank; integer results carry no derivative
   std::function<All(const All&)> expected{};
   Numbers numbers = Numbers::integers;
   bool exact = true;  // integers stay integers, so that 16-bit types hold derivatives exactly
 };
 
-// Makers, by operation.
+// Functions that make cases, by operation.
 struct FuzzMaker {
   std::string_view name;
   FuzzCase (*make)(FuzzContext&);
@@ -62,10 +62,10 @@ std::span<const FuzzMaker> neighbor_makers();
 std::span<const FuzzMaker> user_makers();
 const std::vector<FuzzMaker>& all_makers();
 
-// Case `seed` on the ranks of `world`; an Error says what to run again. Collective.
+// Runs case `seed` on the ranks of `world`; the Error of a failure says how to run it again. Collective.
 void run_fuzz_case(const Communicator& world, std::uint64_t seed);
 
-// The seed that MPIGRAD_FUZZ_SEED asks for, or -1.
+// The seed in MPIGRAD_FUZZ_SEED, or -1.
 std::int64_t asked_fuzz_seed();
 
 // ---- pieces of serial references
@@ -81,7 +81,7 @@ std::int64_t total_of(const Rows& rows);
 Row block_of(const Row& x, const Rows& rows, std::size_t r, std::int64_t width);
 Row joined(const All& x, std::size_t input = 0);
 
-// A collective that has a blocking and a non-blocking form; of one tensor per rank.
+// A collective of one tensor per rank, with a blocking and a non-blocking form.
 struct CollectivePiece {
   std::string name{};
   std::vector<std::vector<Shape>> shapes{};
@@ -91,7 +91,7 @@ struct CollectivePiece {
   bool exact = true;
 };
 CollectivePiece random_piece(FuzzContext& context, CollectiveKind kind);
-// A reduction that the context's type has; booleans take the place of integers now and then, where asked for.
+// A reduction that the context's type supports; if requested, booleans sometimes replace integers.
 struct ChosenReduction {
   ReduceOp op;
   Ties ties;

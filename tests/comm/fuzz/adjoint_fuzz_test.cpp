@@ -1,4 +1,4 @@
-// Random cases of every communication operation on the `threads` transport. MPIGRAD_FUZZ_SEED=N runs case N alone.
+// Random cases of every communication operation on the `threads` transport. MPIGRAD_FUZZ_SEED=N runs only case N.
 
 #include "tests/comm/fuzz/adjoint_fuzz.h"
 #include "tests/support/all_tests.h"

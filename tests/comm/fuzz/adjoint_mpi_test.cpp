@@ -1,6 +1,6 @@
 // Adjoints under `mpiexec -n P mpi_adjoint`: random cases of every communication operation, a distributed network against one
-// rank. Rank 0 prints one line per check; a failure ends all ranks with a non-zero exit code. Few calls, because ranks may be
-// more than cores. MPIGRAD_FUZZ_SEED=N runs random case N alone.
+// rank. Rank 0 prints one line per check; a failure ends all ranks with a non-zero exit code. Few calls, because there may be
+// more ranks than cores. MPIGRAD_FUZZ_SEED=N runs only random case N.
 
 #include <cstdio>
 #include <functional>
@@ -45,7 +45,7 @@ void check_one_loss(const Communicator& comm) {
   require_close("the loss of one rank", tape.gradient(loss, {x})[0], x * 2, 1e-13);
 }
 
-// Hessian-vector product of a sum over ranks: replicate's adjoint is no plain allreduce.
+// Hessian-vector product of a sum over ranks: the adjoint of replicate is not a plain allreduce.
 void check_second_order(const Communicator& comm) {
   const auto w = global_tensor({4}, 100), v = global_tensor({4}, 101);
   Tensor expected = zeros_like(w);
@@ -105,7 +105,7 @@ void check_contrastive(const Communicator& comm) {
   }
 }
 
-// An encoder split over space under a loss over samples.
+// An encoder split over space, followed by a loss over samples.
 void check_encoders(const Communicator& comm) {
   const auto alone = make_grid(comm.split(comm.rank(), 0), {});
   const int p = comm.size();

@@ -1,4 +1,4 @@
-// Operations that move blocks, in their blocking forms; values that are the same on all ranks; boxes.
+// Operations that move blocks, in their blocking forms; replicated values; boxes.
 
 #include <fmt/ranges.h>
 
@@ -70,7 +70,7 @@ FuzzCase make_alltoall_case(FuzzContext& f) { return whole(random_piece(f, Colle
 FuzzCase make_gather(FuzzContext& f) { return whole(random_piece(f, CollectiveKind::gather)); }
 FuzzCase make_scatter(FuzzContext& f) { return whole(random_piece(f, CollectiveKind::scatter)); }
 
-// Blocks of any shape; some are integers, which travel and carry no derivative.
+// Blocks of any shape; some are integers, which are communicated but carry no derivative.
 FuzzCase make_alltoallw(FuzzContext& f) {
   const auto p = f.ranks();
   std::vector<std::vector<Shape>> shapes(p);
@@ -109,7 +109,7 @@ FuzzCase make_alltoallw(FuzzContext& f) {
               }};
 }
 
-// A random partial permutation: some ranks send to nobody, some receive nothing; every rank has its own number of rows and tag.
+// A random partial permutation: some ranks send nothing, some receive nothing; every rank has its own number of rows and tag.
 FuzzCase make_sendrecv(FuzzContext& f) {
   const auto p = f.ranks();
   std::vector<int> to(p), from(p, proc_null);
@@ -212,7 +212,7 @@ FuzzCase make_blocks_of_same(FuzzContext& f) {
               [=](const All& x) { return per_rank(x.size(), [&](std::size_t r) { return block_of(x[r][0], rows, r, width); }); }};
 }
 
-// Every rank has one block of a grid cut at random in two dimensions, and needs any box, which may leave the grid.
+// Every rank has one block of a grid cut at random in two dimensions, and needs a random box, which may extend beyond the grid.
 FuzzCase make_exchange(FuzzContext& f) {
   const int p = f.size(), columns = p % 2 == 0 ? 2 : 1;
   const Shape global{f.dice(0, 5), f.dice(0, 4)};
@@ -346,7 +346,7 @@ CollectivePiece random_piece(FuzzContext& f, CollectiveKind kind) {
                   [=](const All& x) {
                     return per_rank(x.size(), [&](std::size_t r) { return block_of(x[at][0], rows, r, width); });
                   }};
-    case CollectiveKind::barrier:  // has no piece: nothing goes in or comes out
+    case CollectiveKind::barrier:  // not tested here: no input and no output
     case CollectiveKind::alltoall: break;
   }
   return make_alltoall(f, width);

@@ -22,13 +22,13 @@ struct Sent {
   int source = 0, dest = 0, tag = 0;
 };
 
-// What one rank does.
+// The calls of one rank.
 struct Part {
-  std::vector<std::size_t> sends, receives;  // messages in posting order; a receive names a message like the one it gets
+  std::vector<std::size_t> sends, receives;  // messages in posting order; a receive is named by the message that it gets
   int null_sends = 0, null_receives = 0;
   Wild wild = Wild::no;
   Completion completion = Completion::one_by_one;
-  std::vector<std::size_t> order;  // of waits, by place in posting order
+  std::vector<std::size_t> order;  // order of waits, by index in posting order
   bool persistent = false;
 };
 
@@ -66,12 +66,12 @@ Plan random_plan(FuzzContext& f) {
   for (auto& part : plan.parts) {
     part.wild = f.one_in(3) ? static_cast<Wild>(1 + f.below(3)) : Wild::no;
     part.completion = static_cast<Completion>(f.below(5));
-    // waitall says nothing about where messages came from.
+    // waitall does not report the sources of messages.
     if (part.wild != Wild::no && part.completion == Completion::all) part.completion = Completion::any;
     part.null_sends = f.one_in(5), part.null_receives = f.one_in(5);
     part.persistent = f.one_in(3);
   }
-  std::map<std::tuple<int, int, int>, std::int64_t> rows;  // one size for what may be taken for each other
+  std::map<std::tuple<int, int, int>, std::int64_t> rows;  // equal sizes for messages that may be confused
   const auto n = f.below(static_cast<int>(2 * p) + 2);
   for (int i = 0; i < n; ++i) {
     const Sent m{f.below(f.size()), f.below(f.size()), tags[f.below(3)]};
@@ -92,7 +92,7 @@ Plan random_plan(FuzzContext& f) {
   return plan;
 }
 
-// Something posted: a send, or a receive and what came.
+// A posted operation: a send, or a receive and the received data.
 struct Posted {
   Request request{};
   bool receives = false, null = false;
@@ -100,7 +100,7 @@ struct Posted {
   Status status{};
 };
 
-// What a blocking call has completed has no request any more.
+// Operations completed by a blocking call have no request any more.
 void complete(std::vector<Posted>& posted, Completion how, const std::vector<std::size_t>& order) {
   std::vector<Request> requests;
   for (const auto i : order) requests.push_back(std::move(posted[i].request));
@@ -176,14 +176,14 @@ Tensors run(const Plan& plan, const Communicator& comm, const Tensors& x) {
     for (int i = 0; i < part.null_receives; ++i)
       posted.push_back({.request = irecv(plan.nothing(), comm, proc_null, 3), .receives = true, .null = true});
   };
-  // Blocking receives need the sends posted before, and the other way round.
+  // Blocking receives need sends posted before them, and blocking sends need receives.
   if (plan.style == Style::blocking_sends || (plan.style == Style::nonblocking && part.persistent)) post_receives(), post_sends();
   else post_sends(), post_receives();
   complete(posted, part.completion, part.order);
-  // The next call's messages must not be taken for this one's.
+  // The next call's messages must not be confused with those of this one.
   comm.transport().barrier();
 
-  // By source and tag, in the order of posting, which is that of the messages.
+  // By source and tag, in the order of posting, which is the order of the messages.
   std::map<std::pair<int, int>, Tensors> arrived;
   Tensors nothing, y;
   std::size_t k = 0;
@@ -235,7 +235,7 @@ FuzzCase make_messages(FuzzContext& f) {
   return c;
 }
 
-// Several times, because much can go wrong here.
+// Listed several times, because messages are error-prone.
 constexpr std::array makers{FuzzMaker{"messages", make_messages}, FuzzMaker{"messages", make_messages},
                             FuzzMaker{"messages", make_messages}};
 

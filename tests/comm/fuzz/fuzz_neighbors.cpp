@@ -14,7 +14,7 @@
 namespace mpigrad::testing {
 namespace {
 
-// An end of an edge as the reference sees it: what arrives is block `block` of rank `peer`, or nothing from proc_null.
+// The reference's view of one end of an edge: it receives block `block` of rank `peer`, or nothing from proc_null.
 struct Arrival {
   int peer = proc_null;
   std::size_t block = 0;
@@ -23,11 +23,11 @@ struct Arrival {
 struct Net {
   std::string name;
   Topology mine;
-  std::vector<std::vector<int>> destinations;  // of every rank
+  std::vector<std::vector<int>> destinations;  // for every rank
   std::vector<std::vector<Arrival>> arrivals;
 };
 
-// Any edges: several between the same ranks, to oneself, and ranks without.
+// Random edges: several between the same ranks, self edges, and ranks without edges.
 Net random_graph(FuzzContext& f) {
   const auto p = f.ranks();
   Net net{"graph", {}, std::vector<std::vector<int>>(p), std::vector<std::vector<Arrival>>(p)};
@@ -42,7 +42,7 @@ Net random_graph(FuzzContext& f) {
   return net;
 }
 
-// Row-major; in each dimension block 2d goes down and block 2d + 1 up. What comes from below has gone up.
+// Row-major; in each dimension block 2d goes down and block 2d + 1 up. A block received from below was sent up.
 Net random_grid(FuzzContext& f) {
   const auto p = f.ranks();
   std::vector<int> extents;
@@ -86,7 +86,7 @@ FuzzCase make_neighbor_alltoall(FuzzContext& f, const Net& net) {
   for (std::size_t s = 0; s < f.ranks(); ++s)
     for (std::size_t i = 0; i < net.destinations[s].size(); ++i) send[s].push_back(f.rows());
   const bool ask = f.one_in(3);
-  // Block i of rank r. Who asks gets from an open end as many rows as go there.
+  // Rows of block i of rank r. From an open end a rank gets as many rows as it would send there.
   const auto rows_of = [=](std::size_t r, std::size_t i) {
     const auto& a = net.arrivals[r][i];
     return a.peer != proc_null ? send[static_cast<std::size_t>(a.peer)][a.block] : ask ? send[r][i] : missing;
@@ -163,12 +163,12 @@ FuzzCase make_on_grid(FuzzContext& f) {
 // ---- one-sided access
 
 struct Accesses {
-  std::vector<Access> of;  // every rank's
+  std::vector<Access> of;  // of every rank
   Rows windows;            // rows
   std::int64_t width;
 };
 
-// Any rows of any windows, several times too; `once`: each at most once.
+// Random rows of random windows, also repeated; `once`: each row at most once.
 Accesses random_accesses(FuzzContext& f, bool once) {
   Accesses a{std::vector<Access>(f.ranks()), f.rows_of_ranks(), f.dice(1, 2)};
   std::vector<std::pair<int, std::int64_t>> places;
@@ -184,7 +184,7 @@ Accesses random_accesses(FuzzContext& f, bool once) {
   return a;
 }
 
-// Row i of what rank r accesses, as an element of x[target][0].
+// Row i of the accesses of rank r, as an index of elements of x[target][0].
 std::size_t element(const Accesses& a, std::size_t r, std::size_t i, std::int64_t j) {
   return static_cast<std::size_t>(a.of[r].rows[i] * a.width + j);
 }

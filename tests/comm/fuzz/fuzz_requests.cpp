@@ -1,4 +1,5 @@
-// Non-blocking collectives: started in one order, waited for in orders that differ between ranks, blocking ones in between.
+// Non-blocking collectives, started in one order and waited for in orders that differ between ranks, with blocking ones in
+// between.
 
 #include <array>
 #include <thread>
@@ -10,7 +11,7 @@ namespace {
 
 enum class Wait : std::uint8_t { one, any, poll };
 
-// How one rank waits, and for which calls, after having started one.
+// One step of a rank: how it waits, and for which calls, after it has started one.
 struct Step {
   Wait how = Wait::one;
   std::vector<std::size_t> calls;
@@ -31,7 +32,7 @@ FuzzCase make_requests(FuzzContext& f) {
     c.exact = c.exact && pieces[i].exact;
     for (std::size_t r = 0; r < f.ranks(); ++r) c.shapes[r].push_back(pieces[i].shapes[r][0]);
   }
-  // After each start, some of those under way are waited for; after the last, all.
+  // After each start, waits for some of the running calls; after the last, for all.
   std::vector<Step> mine;
   for (std::size_t r = 0; r < f.ranks(); ++r) {
     std::vector<Step> steps;
@@ -41,7 +42,7 @@ FuzzCase make_requests(FuzzContext& f) {
       f.shuffle(open);
       Step step{static_cast<Wait>(f.below(3)), {}};
       const auto waits = i + 1 == n ? open.size() : static_cast<std::size_t>(f.below(static_cast<int>(open.size()) + 1));
-      // Which are complete first is not known, so a wait for any takes all.
+      // The order of completion is not known, so waiting for any call considers all of them.
       const auto taken = step.how == Wait::one ? waits : waits > 0 ? open.size() : 0;
       step.calls.assign(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(taken));
       open.erase(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(taken));
@@ -87,7 +88,7 @@ FuzzCase make_requests(FuzzContext& f) {
   return c;
 }
 
-// Several times, because much can go wrong here.
+// Listed several times, because requests are error-prone.
 constexpr std::array makers{FuzzMaker{"requests", make_requests}, FuzzMaker{"requests", make_requests},
                             FuzzMaker{"requests", make_requests}};
 

@@ -1,4 +1,4 @@
-// Reductions that the user defines: with a vjp and without one, commutative and not.
+// User-defined reductions: with and without a vjp, commutative and not.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ struct MatrixProduct {
   }
 };
 
-// Terms of one row each, from the first rank on; none: the identity.
+// Combines terms of one row each, from the first rank on; no terms give the identity.
 using Fold = std::function<Row(const std::vector<Row>&)>;
 
 Row matrix_product(const std::vector<Row>& terms) {
@@ -39,7 +39,7 @@ Row matrix_product(const std::vector<Row>& terms) {
   return y;
 }
 
-// Of minus infinities only: no weight to anybody.
+// If all terms are minus infinity, no term has a weight.
 Row log_sum_exp(const std::vector<Row>& terms) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   double largest = -infinity;
@@ -50,7 +50,7 @@ Row log_sum_exp(const std::vector<Row>& terms) {
   return {log(sum) - -largest};
 }
 
-// The five forms for one reduction. `columns` make an element of it.
+// The five collectives for one reduction. An element of the reduction has `columns` numbers.
 template <class R>
 FuzzCase make_user(FuzzContext& f, std::string_view name, const R& reduction, std::int64_t columns, const Fold& fold) {
   f.only_floating(), f.no_half();

@@ -133,7 +133,7 @@ TEST_CASE("hdf5: reading ahead") {
     CHECK(planes[x][7] == static_cast<float>(x * 30 + 7) - 10);
   }
   CHECK(has(error_text([&] { pending[4].get(); }), "no dataset 'absent'"));
-  // A job may submit another and wait for it.
+  // A job may submit another job and wait for it.
   CHECK(io_thread().run([] { return io_thread().run([] { return 7; }); }) == 7);
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("hdf5: bad files and bad requests are refused by name") {
   fs::copy_file(path, folder / "short.h5");
   fs::resize_file(folder / "short.h5", fs::file_size(path) / 2);
   CHECK(has(open_error(folder / "short.h5"), "truncated file"));
-  // Cut off while it is open: HDF5 itself gives zeros.
+  // Truncated while open: HDF5 itself would return zeros.
   fs::copy_file(path, folder / "cut.h5");
   const Hdf5Reader cut(folder / "cut.h5");
   const auto names = cut.datasets();
@@ -213,7 +213,7 @@ TEST_CASE("hdf5: nothing is overwritten or left half written") {
     writer.commit();
   }
   CHECK(Hdf5Reader(path).read<float>("other") == std::vector<float>(3, 0.0F));
-  {  // somebody else makes the file meanwhile
+  {  // another process creates the file meanwhile
     Hdf5Writer writer(folder / "race.h5", false);
     std::ofstream(folder / "race.h5") << "theirs";
     CHECK(has(error_text([&] { writer.commit(); }), "exists already"));
@@ -226,7 +226,7 @@ TEST_CASE("hdf5: a full disk is an error and leaves the old file") {
   if (without_hdf5("hdf5 full disk")) return;
   const Folder folder;
   const auto path = write_example(folder);
-  // A limit on the size of files behaves like a full disk, once the signal is ignored.
+  // A limit on the size of files behaves like a full disk if the signal is ignored.
   rlimit old{};
   getrlimit(RLIMIT_FSIZE, &old);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -253,7 +253,7 @@ TEST_CASE("hdf5: the ranks of one process write one file together") {
     const Folder folder;
     run_threads(ranks, [&](const std::shared_ptr<Transport>& transport) {
       const std::int64_t rank = transport->rank(), size = transport->size();
-      const std::int64_t begin = rank * 5 / size, end = (rank + 1) * 5 / size;  // 7 ranks: some have nothing
+      const std::int64_t begin = rank * 5 / size, end = (rank + 1) * 5 / size;  // 7 ranks: some are empty
       std::vector<std::int32_t> slab;
       for (std::int64_t i = 4 * begin; i < 4 * end; ++i) slab.push_back(static_cast<std::int32_t>(i * i));
       Hdf5Writer writer(folder / "slabs.h5", false, transport);
@@ -316,10 +316,10 @@ TEST_CASE("hdf5: packed chunks that are read in boxes are unpacked once") {
     for (const std::int64_t s : {0, 1})
       for (int corner = 0; corner < 8; ++corner)
         read(reader, s, (corner >> 2) * half, (corner >> 1 & 1) * half, (corner & 1) * half);
-    // Once 2 n^3 bytes and what else the process reads; without the cache each chunk eight times.
+    // Reads 2 n^3 bytes once, plus the process's other reads; without the cache each chunk would be read eight times.
     if (before >= 0) CHECK(bytes_read() - before < 4 * 2 * n * n * n);
   }
-  // More files than have chunks in memory at once, and files that go while others stay.
+  // More files than the cache has chunks, and files that are closed while others stay open.
   std::vector<Hdf5Reader> readers;
   for (int i = 0; i < 20; ++i) readers.emplace_back(path);
   for (int round = 0; round < 2; ++round)

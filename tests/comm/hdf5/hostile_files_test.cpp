@@ -1,5 +1,5 @@
-// Files that claim what they do not hold, unpack to more than they say, lead elsewhere or speak to the terminal: one error that
-// names the file, before any memory is asked for or anything else is opened.
+// Files with false claims, that decompress to more than they declare, lead elsewhere or contain terminal control codes: one error
+// that names the file, before memory is allocated or other files are opened.
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -30,7 +30,7 @@ std::string open_error(const fs::path& path, const OpenOptions& options = {}) {
   return error_text([&] { open_source(path, options)->check(0, 1); });
 }
 
-// `start`, packed, and 64 MiB of zeros that are corrupt at their end: who reads that far says so.
+// Compressed data: `start`, then 64 MiB of zeros with a corrupt end, which is an error for a reader that reads so far.
 Bytes bomb(const Bytes& start) {
   const auto zeros = gzip(Bytes(1 << 20));
   auto packed = gzip(start);
@@ -41,7 +41,7 @@ Bytes bomb(const Bytes& start) {
 
 constexpr auto within = Hdf5Reach::folder;
 
-// A file with the dataset x of 1, 2, 3.
+// Writes a file with the dataset x = 1, 2, 3.
 void write_x(const fs::path& path) {
   Hdf5Writer writer(path, true);
   const std::vector<std::uint8_t> values{1, 2, 3};
@@ -49,7 +49,7 @@ void write_x(const fs::path& path) {
   writer.commit();
 }
 
-// Sets a variable of the environment while it is in scope.
+// Sets an environment variable while in scope.
 struct Setting {
   Setting(const char* name, const std::string& value) : name(name) { ::setenv(name, value.c_str(), 1); }
   Setting(const Setting&) = delete;
@@ -95,7 +95,7 @@ TEST_CASE("hostile files: what cannot be there, or has no room in memory, is ref
     CHECK(has(refused("a.npy.gz", gzip(npy_file("'|u1'", huge, std::vector<std::uint8_t>(4)))), "a.npy.gz: truncated"));
     CHECK(has(refused("t-images-idx3-ubyte.gz", gzip(idx_file(0x08, {4294967295, 1024, 1024}, {1}))), "truncated"));
   }
-  // 4 TiB of holes: as long as it says.
+  // A sparse file of 4 TiB, as long as its header declares.
   write_file(folder / "holes.npy", npy_file("'|u1'", "(1, 2097152, 2097152)", std::vector<std::uint8_t>(4)));
   std::error_code error;
   fs::resize_file(folder / "holes.npy", fs::file_size(folder / "holes.npy") - 4 + (std::uintmax_t{1} << 42), error);
@@ -128,7 +128,7 @@ TEST_CASE("hostile files: HDF5 that claims more than there is") {
   CHECK(has(error_text([&] { Hdf5Reader(folder / "c.h5").read<double>("label"); }),
             "c.h5: dataset 'label' has 293 elements of 1 bytes, and only 37 bytes are stored"));
 
-  // A set that is large beyond all memory is read where it is asked for; a sample of it as a whole is not.
+  // A dataset larger than memory can be opened and read in parts, but one sample of it cannot be read whole.
   write_claim(folder / "large.h5", "volume", {2, 65536, 65536, 65536, 1}, true);
   const auto large = open_source(folder / "large.h5", plain);
   CHECK(large->size() == 2);
@@ -171,7 +171,7 @@ TEST_CASE("hostile files: HDF5 leads nowhere outside its folder") {
   CHECK(has(read_error(), "'v' has its elements in ../secret.h5: 'x', which is outside this file's folder"));
   write_virtual(file, "v", {3}, "beside.h5", "x");
   CHECK(read_error().empty());
-  // Names in a file that a link led to are of that file's folder.
+  // Names in a linked file are relative to that file's folder.
   fs::create_directory(inside / "deeper");
   fs::create_symlink(folder / "secret.h5", inside / "deeper/beside.h5");
   write_virtual(inside / "deeper/b.h5", "x", {3}, "beside.h5", "x");
@@ -210,7 +210,7 @@ TEST_CASE("hostile files: the source of a virtual dataset has its elements itsel
   write_external_link(file, "link", "../secret.h5", "x");
   write_virtual(file, "v", {3}, ".", "link", true);
   refused("the same file: 'link', which is no dataset of that file: it is a link to ../secret.h5");
-  // HDF5 takes %% for the name %, and where a dataset grows, %b for numbers.
+  // HDF5 reads %% as the name %, and %b in growing datasets as numbers.
   write_x(file);
   write_virtual(file, "v", {3}, ".", "x%%", true);
   refused("the same file: 'x%%', whose names are only a pattern");
@@ -223,14 +223,14 @@ TEST_CASE("hostile files: the source of a virtual dataset has its elements itsel
   write_x(file);
   write_virtual(file, "v", {3}, ".", "x", true);
   {
-    // The same file stays readable under another name.
+    // The same file can still be read under another name.
     const Hdf5Reader reader(file, within);
     CHECK(reader.read<std::uint8_t>("v") == std::vector<std::uint8_t>{1, 2, 3});
     fs::rename(file, folder / "inside/renamed.h5");
     CHECK(reader.read<std::uint8_t>("v") == std::vector<std::uint8_t>{1, 2, 3});
     CHECK(reader.contains("v"));
   }
-  // Sources that are open already, and that are gone when they are read.
+  // Source files that are already open, and source files that are missing when they are read.
   write_virtual(file, "v", {3}, "beside.h5", "x");
   const Hdf5Reader source(folder / "inside/beside.h5"), reader(file, within);
   CHECK(reader.read<std::uint8_t>("v") == std::vector<std::uint8_t>{1, 2, 3});
@@ -262,7 +262,7 @@ TEST_CASE("hostile files: HDF5 opens what was checked, or nothing") {
   const Setting setting("HDF5_VDS_PREFIX", "${ORIGIN}");
   CHECK(refused().empty());
 
-  // HDF5 would wait for the pipe, and look for what is no HDF5 in the working directory.
+  // HDF5 would wait for the pipe, and look in the working directory for a file that is not HDF5.
   REQUIRE(::mkfifo((inside / "pipe.h5").c_str(), 0600) == 0);
   write_file(inside / "text.h5", {std::byte{1}});
   CHECK(has(open_error(inside / "pipe.h5"), "pipe.h5"));
@@ -273,7 +273,7 @@ TEST_CASE("hostile files: HDF5 opens what was checked, or nothing") {
     write_virtual(file, "v", {3}, name, "x");
     CHECK(has(refused(), reason));
   }
-  // Links that lead to each other.
+  // Links that refer to each other.
   write_external_link(file, "v", "b.h5", "v"), write_external_link(inside / "b.h5", "v", "a.h5", "v");
   CHECK(has(refused(), "a.h5: dataset 'v' cannot be opened: "));
 }
@@ -297,7 +297,7 @@ TEST_CASE("hostile files: weights lead to no other file") {
   write_virtual(file, "v", {3}, ".", "v"), refused("is virtual");
   write_external_storage(file, "v", "secret", 3), refused("(external storage), which is not read");
 
-  // Also where it is a checkpoint, or only a part of it leads elsewhere.
+  // Also for checkpoints, and if only a part of them refers to another file.
   const auto make = [&] {
     CheckpointTensors weights;
     weights.tensors.push_back({"parameters/w", ones({3})});
@@ -335,7 +335,7 @@ TEST_CASE("hostile files: groups and texts of HDF5 have an end") {
     CHECK(has(error_text([&] { static_cast<void>(Hdf5Reader(folder / "a.h5").read_strings("v")); }),
               "longer texts than its file has bytes"));
 
-  // What a text of 3 bytes claims.
+  // The claimed length of a text of 3 bytes.
   constexpr std::uint32_t claim = 0x70000000;
   write_same_text(folder / "b.h5", "v", "abc", 2);
   claim_text_length(folder / "b.h5", 3, claim);

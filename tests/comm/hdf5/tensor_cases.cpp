@@ -25,7 +25,7 @@ void check_hdf5_tensors(const Communicator& world, const std::filesystem::path& 
   const std::vector<int> planes{-1, 1}, columns{-1, -1, 2};
   const Philox random{.key = 7};
 
-  // Blocks of every type, read as they were split, split differently, and whole.
+  // Blocks of every type, read with the same split, with another split, and whole.
   const auto path = folder / "tensors.h5";
   for (const auto type : {DType::float32, DType::float64, DType::int64, DType::int32, DType::int16, DType::uint8, DType::uint16,
                           DType::boolean, DType::bfloat16, DType::float16}) {
@@ -37,12 +37,12 @@ void check_hdf5_tensors(const Communicator& world, const std::filesystem::path& 
     const Tensor turned = read_hdf5(path, "group/blocks", other, columns, type);
     require_equal("other blocks", gather_all(turned), whole.without_layout());
     require_equal("the whole", read_hdf5(path, "whole", grid, {}, type), whole);
-    const auto found = read_hdf5(path, "whole").dtype();  // by each rank
+    const auto found = read_hdf5(path, "whole").dtype();  // on each rank
     require(found == (type == DType::boolean ? DType::uint8 : computed_in(type)), "[hdf5_tensors] {} are read as {}",
             name_of(type), name_of(found));
   }
 
-  // What is refused is refused on every rank, with the same words.
+  // All ranks refuse with the same message.
   const Tensor x = random_normal(shape, random, 0, 1, DType::float32, split_layout(grid, shape, planes));
   const auto refuses = [&](const char* words, const std::function<void()>& f) {
     const auto text = error_text(f);

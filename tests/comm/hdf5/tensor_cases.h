@@ -1,5 +1,5 @@
 #pragma once
-// Distributed tensors written to HDF5 files and read from them, on the ranks of any transport.
+// Writes and reads distributed tensors in HDF5 files, on the ranks of any transport.
 
 #include <filesystem>
 
@@ -7,7 +7,7 @@
 
 namespace mpigrad::testing {
 
-// Writes to files in `folder`, which all ranks see, and removes them. An Error names what is wrong.
+// Writes files in `folder`, which all ranks share, and removes them. Throws an Error that names the failed check.
 void check_hdf5_tensors(const Communicator& world, const std::filesystem::path& folder);
 
 }  // namespace mpigrad::testing

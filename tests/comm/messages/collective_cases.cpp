@@ -1,4 +1,4 @@
-// Non-blocking collectives under way, waited for in any order.
+// Running non-blocking collectives, waited for in any order.
 
 #include "tests/comm/messages/message_cases.h"
 
@@ -20,7 +20,7 @@ void check_collective_orders(const Communicator& comm, std::uint64_t seed) {
   const int root = comm.size() - 1;
   const Rows each(p, 2);
   const auto total = static_cast<std::int64_t>(2 * p);
-  // y_i of every call, blocking (then in program order) or not.
+  // y_i of every call, either blocking (in program order) or not.
   const auto run = [&](const Tensors& in, bool blocking, const Tensor& w) {
     auto dice = dice_of_rank(comm, seed);
     Tensors y(7);

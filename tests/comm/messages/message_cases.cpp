@@ -1,4 +1,4 @@
-// Messages: rings, pairs, wildcards, every way to wait, halos, and those that do not fit.
+// Messages: rings, pairs, wildcards, all ways to wait, halos, and messages that do not match.
 
 #include "tests/comm/messages/message_cases.h"
 
@@ -19,7 +19,7 @@
 namespace mpigrad::testing {
 namespace {
 
-// What own() is on another rank.
+// The value of own() on another rank.
 Tensor of_rank(int rank, const Shape& shape, std::uint64_t seed) {
   return global_tensor(shape, 1000 * seed + static_cast<std::uint64_t>(rank));
 }
@@ -62,7 +62,7 @@ void check_permuted_waits(const Communicator& comm, std::uint64_t seed, int mess
   for (std::size_t k = 0; k < count; ++k) {
     tags.push_back(static_cast<int>(common(0, 2)));
     x.push_back(own(comm, shape, seed * 100 + k));
-    weights.push_back(own(comm, shape, seed * 100 + 50 + k));  // of the receiver
+    weights.push_back(own(comm, shape, seed * 100 + 50 + k));  // weights of the receiver
     theirs.push_back(of_rank(partner, shape, seed * 100 + 50 + k));
   }
   auto dice = dice_of_rank(comm, seed);
@@ -100,7 +100,7 @@ void check_permuted_waits(const Communicator& comm, std::uint64_t seed, int mess
 }
 
 void check_wildcards(const Communicator& comm, std::uint64_t seed) {
-  // x_k of rank r holds 100 r + k; its cotangent is 1000 plus that, whichever receive took it.
+  // x_k of rank r holds 100 r + k; its cotangent is 1000 plus that, independent of the receive that took it.
   constexpr int tags[] = {1, 1, 2, 4, 2, 1};
   const Shape shape{2};
   Tensors x;
@@ -114,7 +114,7 @@ void check_wildcards(const Communicator& comm, std::uint64_t seed) {
   if (comm.rank() == 0) {
     const auto sends = requests.size();
     const int first = comm.size() == 1 ? 0 : 1;
-    // All messages with tag 1 by any source, then whatever each rank has left by any tag.
+    // All messages with tag 1 by any source, then the remaining messages of each rank by any tag.
     for (int i = first; i < comm.size(); ++i)
       for (int k = 0; k < 3; ++k) requests.push_back(irecv({shape, DType::float64}, comm, any_source, 1));
     for (int i = first; i < comm.size(); ++i)

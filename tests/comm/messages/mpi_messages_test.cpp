@@ -1,5 +1,5 @@
 // Messages and non-blocking collectives under `mpiexec -n P mpi_messages`. Rank 0 prints one line per check; a failure ends all
-// ranks with a non-zero exit code. Few calls, because ranks may be more than cores.
+// ranks with a non-zero exit code. Few calls, because there may be more ranks than cores.
 
 #include <cstdio>
 #include <functional>

@@ -1,5 +1,5 @@
-// Differentiable messages and requests on ranks that are threads: cotangents come home whatever the order of the waits, and what
-// cannot be differentiated is refused by name. The cases themselves: tests/comm/messages/message_cases.h, also run under mpiexec.
+// Differentiable messages and requests on ranks as threads: cotangents return for any order of waits, and calls without a
+// derivative are refused by name. The cases are in tests/comm/messages/message_cases.h, which also run under mpiexec.
 
 #include "comm/messages/point_to_point.h"
 
@@ -20,7 +20,7 @@ namespace {
 Tensor numbered(const Communicator& comm, const Shape& shape = {2}) { return full(shape, comm.rank() + 1, DType::float64); }
 int other(const Communicator& comm) { return 1 - comm.rank(); }
 
-// What gradient() says on two ranks after `body`.
+// The error message of gradient() on two ranks after `body`.
 std::string gradient_error(const RankBody& body) {
   return error_text([&] { on_ranks(2, body); });
 }
@@ -61,7 +61,7 @@ TEST_CASE("non-blocking collectives are matched whatever the order of the waits"
   for (const int ranks : {1, 2, 3}) check_on_ranks(ranks, "recompute", check_around_recompute);
 }
 
-// Numbers count per communicator: equal tags on three of them, used in turn.
+// Sequence numbers count per communicator: equal tags on three communicators, used in turn.
 TEST_CASE("point to point: duplicates and sub-communicators used in turn") {
   check_on_ranks(4, "communicators", [](const Communicator& world) {
     const Communicator comms[] = {world, world.duplicate(), world.split(world.rank() % 2, -world.rank())};
@@ -85,7 +85,7 @@ TEST_CASE("point to point: nested tapes, two replays of one tape, constants, no 
   check_on_ranks(2, "tapes", [](const Communicator& comm) {
     const auto x = numbered(comm), c = comm.rank() == 0 ? constant(numbered(comm)) : numbered(comm);
     Tape outer;
-    auto open = isend(x, comm, other(comm), 3);  // the outer tape's alone
+    auto open = isend(x, comm, other(comm), 3);  // recorded on the outer tape only
     Tensors inner_gradient;
     {
       Tape inner;
@@ -104,12 +104,12 @@ TEST_CASE("point to point: nested tapes, two replays of one tape, constants, no 
     const auto y = recv(x.type(), comm, other(comm), 3);
     wait(open);
     const auto g = outer.gradient(sum(inner_gradient[0] * y), {x})[0];
-    // inner = 2 x z' with z' constant x; d/dx = 2 x y, and what the other rank's inner gradient gives y.
+    // inner = 2 x z' with constant z'; d/dx = 2 x y, plus the cotangent of y from the other rank's inner gradient.
     require_close("outer", g, full({2}, 2 * own * there + 2 * there * there, DType::float64));
   });
   check_on_ranks(2, "constants of all ranks are not recorded", [](const Communicator& comm) {
     const auto c = constant(numbered(comm));
-    auto early = iallreduce(c, comm);  // before the tape, which does not matter to constants
+    auto early = iallreduce(c, comm);  // before the tape, which is allowed for constants
     Tape tape;
     const auto y = wait(early), z = sendrecv(c, comm, {.dest = other(comm), .source = other(comm)}), s = wait(ibcast(c, comm));
     CHECK((y.is_constant() && z.is_constant() && s.is_constant()));
@@ -121,7 +121,7 @@ TEST_CASE("point to point: nested tapes, two replays of one tape, constants, no 
   });
 }
 
-// The loss of rank 0 alone, its cotangent a constant there and zeros elsewhere: the adjoint is on all tapes or on none.
+// Only rank 0 has a loss; its cotangent is a constant there and zero elsewhere: the adjoint is on all tapes or on none.
 TEST_CASE("non-blocking collectives: a constant cotangent on one rank") {
   check_on_ranks(3, "second order", [](const Communicator& comm) {
     const auto x = numbered(comm);
@@ -142,7 +142,7 @@ TEST_CASE("point to point: more messages than there are identities") {
       const auto x = full({}, 1, DType::float64);
       Tape tape;
       std::vector<Request> requests(n);
-      Tensor loss;  // of the receiver
+      Tensor loss;  // on the receiver
       for (std::size_t i = 0; i < n; ++i)
         requests[i] = comm.rank() == 0 ? isend(x * static_cast<double>(i), comm, 1) : irecv(x.type(), comm, 0);
       for (std::size_t i = 0; i < n; ++i) {
@@ -173,20 +173,20 @@ TEST_CASE("point to point: requests that are dropped, and receives that stay ope
       wait(sent);
       require_close("gradient", tape.gradient(sum(y) * (comm.rank() + 1), {x})[0], full({2}, other(comm) + 1, DType::float64));
     };
-    {  // what is dropped outside a tape completes, and counts as a message
+    {  // a request dropped outside a tape completes, and counts as a message
       auto receive = irecv(x.type(), comm, any_source), sent = isend(x, comm, other(comm));
       receive = irecv(x.type(), comm, other(comm));
       send(x, comm, other(comm));
     }
     exchange_by_tape();
-    // Receives that others, with names or another tag, cannot come from.
+    // Receives that cannot match messages with names or with another tag.
     auto open = irecv({{1}, DType::int64}, comm, other(comm), 9), wild = irecv({{1}, DType::int64}, comm, any_source, 8);
     exchange_by_tape();
     send(arange(1), comm, other(comm), 9), send(arange(1), comm, other(comm), 8);
     wait(open), wait(wild);
     exchange_by_tape();
   });
-  // Nobody can tell what a receive took that an exception has given up.
+  // The message taken by a receive is unknown if an exception has abandoned it.
   const auto text = gradient_error([](const Communicator& comm) {
     const auto x = numbered(comm);
     try {
@@ -308,7 +308,7 @@ TEST_CASE("point to point: errors name the call") {
       CHECK(error_text([&] { send(x, comm, any_source); }) == "[isend] peer -2 is not one of 1 ranks, nor proc_null");
       CHECK(error_text([&] { recv(x.type(), comm, 1); }) ==
             "[irecv] peer 1 is not one of 1 ranks, nor proc_null, nor any_source");
-      CHECK(tape.entries().size() == 4);  // of the one sendrecv
+      CHECK(tape.entries().size() == 4);  // all of the one sendrecv
     });
   }
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# How ranks end: together, with the exit code of the one that failed; and refused in one line where they were started unequally.
+# Ranks end together, with the exit code of the failed rank, and refuse unequal starts in one line.
 # Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
 set -u
 
@@ -14,22 +14,22 @@ for kind in return:7 exit:3 throw:1 late:0; do
   ranks 2 "$program" "${kind%:*}"
   judge "exit_mpi ${kind%:*}" ends_with "${kind#*:}"
 done
-# MPICH's own handler would let the rank go on.
+# MPICH's own handler would let the rank continue.
 ended() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ]; }
 ranks 2 "$program" signal
 judge 'exit_mpi, a rank that gets SIGUSR1 ends the job' ended
 
-# told STATUS TIMES REGEX: all that was said is that line, so often.
+# told STATUS TIMES REGEX: the output consists of TIMES lines that match.
 told() {
   cat "$work/out" "$work/err" >"$work/all"
   [ "$status" -eq "$1" ] && [ "$(wc -l <"$work/all")" -eq "$2" ] && [ "$(grep -c "$3" "$work/all")" -eq "$2" ]
 }
-# with_setting VARIABLE: rank 1 alone has it.
+# with_setting VARIABLE: sets it on rank 1 only.
 with_setting() {
   # shellcheck disable=SC2086  # MPIEXEC may hold options
   run $MPIEXEC -n 1 "$program" late : -n 1 env "$1" "$program" late
 }
-# What ranks must share is the same line for all, and nobody waits.
+# If a setting must be equal on all ranks, all print the same line and no rank waits.
 for setting in MPIGRAD_CHECKS=signatures MPIGRAD_CHECKS=same=10 MPIGRAD_CHECKS=watchdog=60 MPIGRAD_REDUCTIONS=fixed MPIGRAD_MPI_WAITS=blocking; do
   with_setting "$setting"
   judge "exit_mpi, $setting on one rank only" told 2 1 \
@@ -42,13 +42,13 @@ done
 # shellcheck disable=SC2086  # MPIEXEC may hold options
 run $MPIEXEC -n 2 env MPIGRAD_MPI_WAITS=spinning "$program" late
 judge 'exit_mpi, a way of waiting that there is not' told 2 1 "MPIGRAD_MPI_WAITS is yielding or blocking, got 'spinning'"
-# What one rank refuses before MPI runs must not leave the other waiting for it.
+# If one rank refuses a setting before MPI starts, the other must not wait for it.
 with_setting MPIGRAD_DEVICE=none
 judge 'exit_mpi, a device that one rank refuses' told 2 1 '^\[rank 1 of 2\] \[launch\] MPIGRAD_DEVICE is cpu or cuda'
 
-# ---- launchers that MPI does not know: every process is a world of its own. Their variables, as Slurm 22.05 and Open MPI 4.1 set them.
+# ---- launchers unknown to MPI: every process is a world of its own. The variables are those of Slurm 22.05 and Open MPI 4.1.
 slurm='SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2'
-started() { # started VARIABLES ARGUMENTS: one of the processes
+started() { # started VARIABLES ARGUMENTS: starts one of the processes
   # shellcheck disable=SC2086  # several variables
   run env $1 "$program" late $2
 }
@@ -61,8 +61,8 @@ started "$slurm SLURM_PROCID=0" '--transport threads --ranks 2'
 judge 'exit_mpi, srun and ranks that are threads' told 2 1 '^\[launch\] srun started 2 processes'
 started "$slurm SLURM_PROCID=1" ''
 judge 'exit_mpi, the second process of srun: the first has said it' told 2 0 .
-# And those that are none: one process; what is typed in a terminal that srun has opened; the launcher of MPI in a job of Slurm, whose own
-# processes are a step of as many as there are nodes.
+# No such launcher: one process; a command typed in a terminal that srun has opened; MPI's launcher in a job of Slurm, whose own
+# processes are a step with one process per node.
 for variables in "$slurm SLURM_STEP_NUM_TASKS=1" 'SLURM_JOB_ID=5 SLURM_NTASKS=2 SLURM_PROCID=0' "$slurm SLURM_PROCID=0 SLURM_TASK_PID=1 SLURM_PTY_PORT=9" \
   'OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0' "$slurm SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 PMIX_NAMESPACE=slurm.pmix.5.0 PMIX_RANK=0"; do
   started "$variables" ''

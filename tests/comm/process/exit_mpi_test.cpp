@@ -1,14 +1,14 @@
-// Ranks that end before others: run as `mpiexec -n 2 exit_mpi_test KIND`; tests/run.sh tells what must come of it.
+// Ranks that end before others: run as `mpiexec -n 2 exit_mpi_test KIND`; tests/comm/process/exit_mpi.sh checks the results.
 //
 //   return   rank 1's body returns 7 while rank 0 waits for it
 //   exit     rank 1 calls std::exit(3) meanwhile
 //   throw    rank 1 throws
 //   late     all end with 0, rank 1 a second after the others
-//   signal   rank 1 gets SIGUSR1, as from a batch system whose time is up
+//   signal   rank 1 gets SIGUSR1, like from a batch system at the time limit
 //   stuck    MPI_Finalize never comes back; rank 1's exit code is 5, and it has printed without a newline
 //   single   the program has started MPI for one thread only; all end with 0
 //   pair     0 if there are two ranks, else 77: the launcher is not the library's
-//   hosts    0 if the ranks are watched for a hang though nobody asked for it, else 3
+//   hosts    0 if the watchdog runs by default, else 3
 
 #include <mpi.h>
 
@@ -28,7 +28,7 @@ namespace {
 std::string kind;
 }
 
-// In place of the library's, as MPI provides for.
+// Replaces the library's function, through MPI's profiling interface.
 extern "C" int MPI_Finalize() {
   while (kind == "stuck") std::this_thread::sleep_for(std::chrono::seconds(1));
   return PMPI_Finalize();
@@ -55,10 +55,10 @@ int main(int argc, char** argv) {
     return 0;
   });
   if (kind == "single") {
-    // The library's own way out (comm/transport/mpi/world.cpp), without which MPI_Finalize may hang over TCP.
+    // The library's own way to exit (comm/transport/mpi/world.cpp), without which MPI_Finalize may hang over TCP.
     MPI_Barrier(MPI_COMM_WORLD);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     MPI_Finalize();
   }
-  return kind == "pair" && code == 2 ? 77 : code;  // refused: a launcher that MPI does not know
+  return kind == "pair" && code == 2 ? 77 : code;  // refused: a launcher unknown to MPI
 }

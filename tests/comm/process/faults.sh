@@ -1,10 +1,10 @@
 #!/bin/sh
-# Faults that are planted on rank 1 of three, on every transport: each ends the job with an exit code that is not 0, and all ranks that
-# live name it. A dead link, which takes two hosts: tests/comm/process/hosts.sh. Prints `failed: NAME` for each failed test and ends with `N
-# passed, M failed, K skipped`.
+# Planted faults on rank 1 of three, on every transport: each ends the job with a non-zero exit code, and living ranks name it.
+# For a dead link between two hosts see tests/comm/process/hosts.sh. Prints `failed: NAME` for each failed test and ends with
+# `N passed, M failed, K skipped`.
 #
 #   sh tests/comm/process/faults.sh
-#   sh tests/comm/process/faults.sh times [ROUNDS]   how long after the watchdog's limit each hang is told of, at most; 3 rounds
+#   sh tests/comm/process/faults.sh times [ROUNDS]   longest time from the watchdog's limit to its report of each hang; 3 rounds
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
@@ -15,7 +15,7 @@ program=$build/tests/misuse_mpi
 saved=$work/saved
 mkdir "$saved"
 
-# on TRANSPORT FAULT: as far as its output goes into $work/all.
+# on TRANSPORT FAULT: runs a fault; the available output is in $work/all.
 on() {
   transport=$1 fault=$2
   set -- "$program" "$fault" "$saved"
@@ -30,8 +30,8 @@ on() {
   cat "$work/out" "$work/err" >"$work/all"
 }
 ended() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$status" -ne 137 ]; }
-# each_says WHAT RANK...: the watchdog's line of each rank that lives, with its own call and its line of the program; WHAT is said
-# on all of them. Ranks that wait say how long after the limit; it is less than half a minute also on a machine that is busy.
+# each_says WHAT RANK...: each living rank prints the watchdog's line with its own call and line of the program; WHAT appears on
+# all of them. Waiting ranks report how long after the limit; less than half a minute, even on a busy machine.
 each_says() {
   ended || return 1
   what=$1
@@ -46,7 +46,7 @@ each_says() {
   done
 }
 seconds_after() { sed -n 's/.*for [0-9.]* s, \([0-9.]*\) s after the limit.*/\1/p'; }
-# Processes say it each, threads once.
+# Each process prints it; threads print it once.
 error() {
   ended || return 1
   case $transport in mpi) times=3 ;; *) times=1 ;; esac
@@ -80,7 +80,7 @@ for where in $transports; do
   judge "$where: a message without a receive" each_says 'all wait: .*rank 1: in wait for receive of 4 float64, from rank 0' 0 1 2
   on "$where" exits
   case $where in
-    mpi) judge "$where: a rank ends" ended ;;  # which names nobody; see below
+    mpi) judge "$where: a rank ends" ended ;;  # which names no rank; see below
     *) judge "$where: a rank ends" error 'rank 1 has ended without taking part' ;;
   esac
   on "$where" left_out
@@ -92,7 +92,7 @@ for where in $transports; do
   on "$where" disk
   judge "$where: a disk that is full" error 'full.h5: .*File too large'
 done
-# The launcher ends all others at once, and names the first process of the job; a parent of each rank tells.
+# The launcher ends all others at once, and names the first process of the job; the parent of each rank reports the right one.
 elastic=$build/examples/elastic
 only_rank_1() { ended && grep -q "^elastic: rank 1 of 3 on .* (PID [0-9]*) has ended: $1" "$work/err" && [ "$(grep -c '^elastic: rank' "$work/err")" -eq 1 ]; }
 if [ -x "$elastic" ]; then

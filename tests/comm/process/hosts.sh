@@ -1,8 +1,8 @@
 #!/bin/sh
-# Jobs over two hosts, which are network namespaces (tests/comm/process/two_hosts.sh): how they end, and what a cut link does. Prints
-# `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
+# Jobs on two hosts, which are network namespaces (tests/comm/process/two_hosts.sh): their ends, and the effects of a cut link.
+# Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
 #
-#   sh tests/comm/process/hosts.sh           what is quick
+#   sh tests/comm/process/hosts.sh           the quick tests
 #   sh tests/comm/process/hosts.sh exits N   how many of N jobs end while all cores are busy
 set -u
 
@@ -16,7 +16,7 @@ ranks_left() {
   return 1
 }
 
-# await COMMAND...: until it succeeds while the job lives, for a minute.
+# await COMMAND...: retries until it succeeds, for a minute at most and only while the job lives.
 await() {
   tries=600
   until "$@" >"$work_on_hosts/log" 2>&1; do
@@ -28,7 +28,7 @@ await() {
 # shellcheck disable=SC2086,SC2317  # a pattern; called by await
 copied() { ls "$DISK-b"/*/$1; }
 
-# Among the two hosts: what follows runs there, one script for each test.
+# The following runs on the two hosts, one script for each test.
 if [ "${1:-}" = on-hosts ]; then
   shift
   work_on_hosts=${2:-}
@@ -36,8 +36,9 @@ if [ "${1:-}" = on-hosts ]; then
     start) exec "$MPIEXEC" -n 2 "$build/tests/exit_mpi" pair ;;
     job) shift && exec "$MPIEXEC" "$@" ;;
     cut)
-      # The link is cut after the first step of training. Whether a rank is left is asked once the launcher has gone.
-      # What ranks say does not pass the link then: each has a file. Two of them are on the first host, with the launcher.
+      # Cuts the link after the first step of training. After the end of the launcher the test checks if a rank is left. Output of
+      # ranks cannot pass the cut link, so each rank writes to a file. Two ranks are on the first host, together with the
+      # launcher.
       rm -f "$2"/said-*
       # shellcheck disable=SC2016  # of the inner shell
       "$MPIEXEC" -n 3 sh -c 'exec "$@" 2>"$0/said-${PMI_RANK:-${PMIX_RANK:-none}}"' "$2" "$build/tests/misuse_mpi" train >"$2/out" 2>&1 &
@@ -63,7 +64,7 @@ if [ "${1:-}" = on-hosts ]; then
       exit
       ;;
     lost)
-      # The second host cannot be reached from some moment on: elastic goes on with the first.
+      # From some moment on the second host cannot be reached: elastic continues with the first.
       cat >"$2/probe.py" <<'END'
 import socket, sys
 s = socket.socket()
@@ -125,8 +126,8 @@ fi
 hosts() { run sh "$root/tests/comm/process/two_hosts.sh" --limit 100 sh "$root/tests/comm/process/hosts.sh" on-hosts "$@"; }
 gives() { [ "$status" -eq "$1" ]; }
 tells_once() { [ "$status" -eq 0 ] && [ "$(grep -c "$1" "$work/err")" -eq 1 ]; }
-# The job has ended by itself, no rank is left, and each has said who is missing: those beside rank 0 what that has found, the one on
-# the other host that rank 0 does not answer.
+# The job has ended by itself, no rank is left, and each rank has named the missing one: ranks 0 and 2 name rank 1; rank 1, on the
+# other host, reports that rank 0 does not answer.
 ends_by_watchdog() {
   [ "$status" -ne 0 ] && [ "$status" -lt 98 ] && grep -q '^\[watchdog\] a call has taken longer than 3 s; what' "$work/said-0" &&
     grep -q '^\[watchdog\] rank 0 of 3: .*missing: rank 1: no answer' "$work/said-0" &&
@@ -162,7 +163,7 @@ judge 'hosts: but for those that ask for no watchdog' gives 3
 MPIGRAD_CHECKS=stall=3 hosts cut "$work"
 cat "$work"/said-* >"$work/err"
 judge 'hosts: a cut link ends the job on both sides, and every rank says who is missing' ends_by_watchdog
-# What tools write on two hosts, as a user would run them there.
+# Runs the tools on two hosts as a user would.
 prints() { gives 0 && grep -q -e "$1" "$work/out"; }
 if [ -x "$build/examples/elastic" ] && python3 "$root/tests/examples/trainers/scans.py" "$work/scans"; then
   hosts lost "$work"

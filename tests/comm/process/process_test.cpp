@@ -1,4 +1,4 @@
-// What a process says of the launcher that started it, of exceptions that end it, and of memory that it does not get.
+// Messages of a process about its launcher, about exceptions that end it, and about failed allocations.
 
 #include <doctest/doctest.h>
 
@@ -42,7 +42,7 @@ TEST_CASE("process: a launcher whose processes are worlds of their own is named,
   CHECK(text.starts_with("[launch] srun started 4 processes, but "));
   CHECK(has(text, " finds 1 rank in each"));
   CHECK(has(text, " -n 4"));
-  CHECK(copies_problem({"mpiexec", 4, 0}, 1) != copies_problem({"srun", 4, 0}, 1));  // what it was started by is no way out
+  CHECK(copies_problem({"mpiexec", 4, 0}, 1) != copies_problem({"srun", 4, 0}, 1));  // suggests another launcher
 }
 
 TEST_CASE("process: exceptions of libraries are told with their kind") {
@@ -53,7 +53,7 @@ TEST_CASE("process: exceptions of libraries are told with their kind") {
             .starts_with("[system] no thread can be made: "));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose `new` asks no handler
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their `new` does not call the handler
 TEST_CASE("process: memory that is not there is told with what is") {
   name_memory_errors();
   std::string text;

@@ -1,22 +1,22 @@
 #!/bin/sh
-# README's section "On a supercomputer" and what examples/packaging/jobs/README.md gives to type, followed line by line on two hosts, which are
-# network namespaces (tests/comm/process/two_hosts.sh). The lines are read from the two pages: one that no longer works fails, and so does one
-# that is new and that nothing here follows. Other than on a cluster are: Slurm's commands, which are scripts; names of hosts; numbers of
-# ranks and epochs; what ninja would compile, which is put in compiled. Prints `failed: NAME` for each failed test and ends with `N
-# passed, M failed, K skipped`. tests/run.sh calls it.
+# Runs the commands of README's section "On a supercomputer" and of examples/packaging/jobs/README.md line by line on two hosts,
+# which are network namespaces (tests/comm/process/two_hosts.sh). The lines are read from the two pages: a line that no longer
+# works fails, and so does a new line that this script does not know. Differences from a cluster: Slurm's commands are scripts;
+# names of hosts; numbers of ranks and epochs; ninja's results are copied in compiled form. Prints `failed: NAME` for each failed
+# test and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 . "$root/examples/packaging/packages.sh"
 
-ranks_on() {  # a, b or both of them
+ranks_on() {  # on a, on b or on both
   for host; do
     for process in $(ip netns pids "$TWO_HOSTS-$host"); do
       if [ "$(cat "/proc/$process/comm" 2>/dev/null)" = cosmoflow ]; then echo "$process"; fi
     done
   done
 }
-# await COMMAND...: until it succeeds while the job lives, for a minute.
+# await COMMAND...: retries until it succeeds, for a minute at most and only while the job lives.
 await() {
   tries=600
   until "$@" >/dev/null 2>&1; do
@@ -29,10 +29,10 @@ copied() { ls "$DISK-b"/*/checkpoint.h5; }
 went_on() { sed '1,/^going on from/d' "$1" | grep -q '^epoch'; }
 trained() { [ "$(wc -l <run/metrics.csv)" -ge 2 ]; }
 
-# on-hosts MODE FOLDER LINE: runs among the two hosts, in the folder of mpigrad; what the line says goes to FOLDER/said.
+# on-hosts MODE FOLDER LINE: runs on the two hosts, in mpigrad's folder; output of the line goes to FOLDER/said.
 if [ "${1:-}" = on-hosts ]; then
   if [ "$2" = batch ]; then
-    # The first job hears of its limit, and the one that is submitted by it ends the training.
+    # The first job is told of its limit, and the job that it submits finishes the training.
     sh -c "exec $4" >"$3/said" 2>&1 &
     job=$!
     await trained
@@ -40,8 +40,8 @@ if [ "${1:-}" = on-hosts ]; then
     wait "$job"
     exit
   fi
-  # As it is typed. A rank is asked who keeps the others waiting; the second host's is stopped, which is a hang; and when the training
-  # has gone on, whoever has started it dies.
+  # Runs the line as typed. Asks a rank which ranks keep the others waiting; stops the second host's rank, which is a hang; and
+  # kills the process that started the training after it has continued.
   sh -c "exec $4" >"$3/said" 2>&1 &
   job=$!
   await trained
@@ -70,12 +70,12 @@ cd "$HOME/mpigrad" || exit 1
 
 # ---- the lines of the two pages
 
-# commands FILE HEADING: those in the first block of shell below it, each on a line without its comment.
+# commands FILE HEADING: the commands in the first shell block below the heading, one per line, without comments.
 commands() {
   awk -v heading="$2" '$0 == heading { in_section = 1; next } in_section && /^```sh$/ { in_block = 1; next }
     in_block && /^```$/ { exit } in_block { sub(/ +# .*/, ""); if (sub(/ *\\$/, "")) printf "%s ", $0; else print }' "$1" | tr -s ' '
 }
-# What the section's sentences give to type.
+# The commands of the section's text.
 typed() {
   awk '/^## / { inside = $0 == "## On a supercomputer" } inside' README.md | sed '/^```/,/^```/d; s/\](/] (/g' | tr '\n' ' ' |
     grep -o '`[^`]*`' | tr -d '`'
@@ -106,7 +106,7 @@ done
 
 # ---- a login node
 
-# Only asked what it would do: what the tests have built is the result.
+# Only called to find out what it would do: the result is what the tests have built.
 cat >"$work/commands/ninja" <<END
 #!/bin/sh
 exec $(command -v ninja || command -v ninja-build || echo ninja) -n "\$@"
@@ -143,7 +143,7 @@ for word; do
   esac
   shift
 done
-# Signals reach all ranks, as srun's do; MPICH's launcher may break at them where there are several hosts.
+# Signals reach all ranks, as with srun; MPICH's launcher may fail on them with several hosts.
 "$HYDRA" -n "$ranks" -hosts "$hosts" "$@" &
 job=$!
 trap 'for p in $(ip netns pids "$TWO_HOSTS-a") $(ip netns pids "$TWO_HOSTS-b"); do
@@ -162,7 +162,7 @@ case $2 in
   job) echo "JobId=1 JobName=cosmoflow Command=$SCRIPT WorkDir=." ;;
 esac
 END
-# The job is this process.
+# This process is the job.
 cat >"$work/commands/sbatch" <<'END'
 #!/bin/sh
 while [ $# -gt 1 ]; do shift; done
@@ -172,7 +172,7 @@ END
 printf '#!/bin/sh\nexec "$HYDRA" "$@"\n' >"$work/commands/mpiexec"
 printf '#!/bin/sh\nexec "$(dirname "$HYDRA")/remote-shell" "$@"\n' >"$work/commands/ssh"
 chmod +x "$work/commands/"*
-# For two_hosts.sh the launcher is the one of this system still.
+# two_hosts.sh still needs the launcher of this system.
 MPIEXEC=${MPIEXEC:-$(command -v mpiexec.mpich || command -v mpiexec.hydra || command -v mpiexec)}
 PATH=$work/commands:$PATH
 export MPIEXEC PATH
@@ -190,7 +190,7 @@ judge "$submitting: the training ends, and prints which rank keeps the other wai
 judge "$submitting: it has been gone on with in a second job" said '^sbatch .*slurm.sh, job 2'
 judge "$submitting: to its end" test -s run/weights.h5
 
-# On the hosts' own disks, in the place of /tmp, are the only checkpoints.
+# The only checkpoints are on the hosts' own disks, in place of /tmp.
 rm -rf run
 starting=$(printf '%s\n' "$starting" | smaller | sed 's/node1,node2/$HOSTS/')
 # shellcheck disable=SC2016  # expanded on the host

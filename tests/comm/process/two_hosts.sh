@@ -3,28 +3,28 @@
 #
 #   sh tests/comm/process/two_hosts.sh [--delay MS] [--rate MBIT] [--limit SECONDS] COMMAND...
 #
-# runs COMMAND on the first host and takes everything down when it ends, or after the limit (300 s); the exit status is COMMAND's
-# (124: the limit; 77: there are no namespaces here, standard error says why). COMMAND finds in its environment
+# runs COMMAND on the first host and removes everything when it ends or after the limit (300 s). The exit status is COMMAND's
+# (124: the limit; 77: no namespaces are available, standard error says why). The environment of COMMAND contains
 #
-#   MPIEXEC   a launcher: `$MPIEXEC -n P PROGRAM` starts ranks on the two hosts in turn, which meet over TCP alone
-#   HYDRA     the same without a choice of hosts: `$HYDRA -hosts A,B -n P PROGRAM`
+#   MPIEXEC   a launcher: `$MPIEXEC -n P PROGRAM` starts ranks on the two hosts in turn, connected only by TCP
+#   HYDRA     the launcher without chosen hosts: `$HYDRA -hosts A,B -n P PROGRAM`
 #   HOSTS     their addresses, separated by a comma
-#   DISK      a folder that is another one on each host: $DISK-a and $DISK-b
-#   LINK      `$LINK cut`, `$LINK mend`, `$LINK delay MS`, `$LINK rate MBIT`, `$LINK clear`: what happens to the link
+#   DISK      a folder with different contents on each host: $DISK-a and $DISK-b
+#   LINK      `$LINK cut`, `$LINK mend`, `$LINK delay MS`, `$LINK rate MBIT`, `$LINK clear`: changes the link
 #
 # so that every test that starts its ranks by MPIEXEC runs over two hosts, too:
 #
 #   sh tests/comm/process/two_hosts.sh --delay 20 sh -c '$MPIEXEC -n 4 build/tests/mpi_transport'
 #
-# The launcher runs on the first host, as on a cluster: a link that is cut is cut for it, too. Nothing leaves the two namespaces.
-# Needs root, iproute2 (which is installed where apt-get can), MPICH's launcher, and for a delay a kernel with netem.
+# The launcher runs on the first host, as on a cluster, so a cut link affects it, too. No traffic leaves the two namespaces.
+# Needs root, iproute2 (installed by apt-get if possible), MPICH's launcher, and for a delay a kernel with netem.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 self=$root/tests/comm/process/two_hosts.sh
 . "$root/examples/packaging/packages.sh"
 
-first=10.213.0.1 second=10.213.0.2  # they exist in the two namespaces only
+first=10.213.0.1 second=10.213.0.2  # they exist only in the two namespaces
 wire=link0
 
 unable() {
@@ -37,9 +37,9 @@ on_host() {
   ip netns exec "$TWO_HOSTS-$host" "$@"
 }
 
-# ---- what the launcher and COMMAND call back
+# ---- calls of this script by the launcher and by COMMAND
 
-# Hydra calls it in place of ssh: options, the host's address, then the command in words that a shell is to split.
+# Hydra calls this instead of ssh: options, the host's address, then the command as words that a shell must split.
 if [ "${1:-}" = remote-shell ]; then
   shift
   while [ $# -gt 0 ]; do
@@ -50,7 +50,7 @@ if [ "${1:-}" = remote-shell ]; then
     shift
   done
   shift
-  # Of a session of its own, as on another host: launchers signal groups of processes.
+  # In a new session, as on another host: launchers signal groups of processes.
   exec setsid ip netns exec "$TWO_HOSTS-$host" sh -c "mount --bind '$DISK-$host' '$DISK' && $*"
 fi
 
@@ -95,7 +95,7 @@ for name in ${MPIEXEC:-} mpiexec.mpich mpiexec.hydra mpiexec; do
 done
 [ -n "$launcher" ] || unable "MPICH's launcher is not installed"
 
-# What an earlier run left that was killed.
+# Removes the remains of earlier runs that were killed.
 for name in $(ip netns list 2>/dev/null | sed -n 's/^\(mpigrad-[0-9]*\)-[ab].*/\1/p' | sort -u); do
   if ! kill -0 "${name#mpigrad-}" 2>/dev/null; then ip netns del "$name-a" && ip netns del "$name-b"; fi 2>/dev/null
 done
@@ -106,7 +106,7 @@ tools=
 take_down() {
   trap '' INT TERM
   for host in a b; do
-    # Ranks that a cut link has kept from hearing of the end; they run in these namespaces and nowhere else.
+    # Ranks that a cut link has kept from learning of the end; they run only in these namespaces.
     for signal in TERM KILL; do
       left=$(ip netns pids "$TWO_HOSTS-$host" 2>/dev/null)
       [ -n "$left" ] || break
@@ -131,7 +131,7 @@ for host in a b; do
   on_host "$host" ip link set lo up
   on_host "$host" ip link set "$wire" up
 done
-for host in a b; do  # the kernel takes a moment to find that the other end is up, too
+for host in a b; do  # the kernel needs a moment to notice that the other end is up
   tries=50
   until on_host $host ip link show dev "$wire" | grep -q 'state UP'; do
     tries=$((tries - 1))
@@ -142,7 +142,7 @@ done
 
 tools=$(mktemp -d) || die "no temporary folder"
 printf '#!/bin/sh\nexec sh "%s" remote-shell "$@"\n' "$self" >"$tools/remote-shell"
-# One rank on each host in turn; the first host's address is what the other one's ranks are told of the launcher.
+# One rank on each host in turn; the ranks of the other host get the first host's address as the launcher's.
 printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s -hosts %s,%s "$@"\n' "$launcher" \
   "$tools/remote-shell" "$first" "$first" "$second" >"$tools/mpiexec"
 printf '#!/bin/sh\nexec sh "%s" link "$@"\n' "$self" >"$tools/link"

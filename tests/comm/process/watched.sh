@@ -1,13 +1,13 @@
 #!/bin/sh
-# Tests of tests/watch.sh: what hangs is ended and named, what is slow is not. Prints `failed: NAME` for each failed test and ends
-# with `N passed, M failed, K skipped`. tests/run.sh calls it.
+# Tests of tests/watch.sh: hanging programs are ended and named, slow ones are not. Prints `failed: NAME` for each failed test and
+# ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 . "$root/examples/packaging/packages.sh"
 . "$root/tests/suite.sh"
 
-# under_watch SECONDS COMMAND...: a script of its own, as tests/run.sh is one; its status and output are the command's.
+# under_watch SECONDS COMMAND...: a separate script, as tests/run.sh is one; status and output are those of the command.
 cat >"$work/under_watch" <<'END'
 #!/bin/sh
 root=$1
@@ -31,7 +31,7 @@ END
 under_watch 8 sh "$work/slow"
 judge 'a program that is slower than the limit, but none of whose tests is, goes on' says '^all ten$'
 
-# It starts another that must not stay behind either.
+# It starts another program, which must not survive either.
 cat >"$work/hangs" <<'END'
 #!/bin/sh
 printf 'the first\nthe second\n' >>"$MPIGRAD_TEST_PROGRESS"
@@ -47,12 +47,12 @@ gone() {
   [ -s "$work/child" ] || return 1
   for _ in 1 2 3 4 5 6 7 8 9 10; do
     kill -0 "$(cat "$work/child")" 2>/dev/null || return 0
-    sleep 1  # it takes a moment until somebody has asked how it ended
+    sleep 1  # the parent needs a moment to collect the exit status
   done
   return 1
 }
 judge 'nothing of a program that hangs stays behind' gone
-# A suite: what it compiles takes longer than the limit, and then it hangs, in groups of its own.
+# A suite whose compilation takes longer than the limit, and which then hangs, in process groups of its own.
 cat >"$work/suite" <<'END'
 #!/bin/sh
 root=$1 child=$2

@@ -1,5 +1,5 @@
-// Checks between ranks on the `threads` transport: each misuse is the same error on all ranks; what they cost nothing without;
-// how they are asked for. Under mpiexec: misuse_mpi_test.cpp.
+// Checks between ranks on the `threads` transport: each misuse is the same error on all ranks; disabled checks cost nothing;
+// settings. For checks under mpiexec see misuse_mpi_test.cpp.
 
 #include "comm/transport/watch/checks.h"
 
@@ -23,7 +23,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Runs on watched ranks; every rank's error, "" for none.
+// Runs the body on ranks with checks; returns the error of every rank, "" for none.
 std::multiset<std::string> errors_of(int ranks, const CheckOptions& options, const RankBody& body) {
   std::multiset<std::string> errors;
   std::mutex mutex;
@@ -78,7 +78,7 @@ TEST_CASE("checks: a right program passes, on sub-communicators and at second or
 
 namespace {
 
-// Two steps of an optimizer on parameters "replicated" and `name`, whose gradients vary from rank to rank.
+// Two steps of an optimizer on parameters "replicated" and `name`, whose gradients differ between ranks.
 template <class Optimizer>
 void two_steps(const Communicator& comm, const std::string& name, const std::function<Tensor(const Tensor&)>& use,
                const std::function<Tensor(const Tensor&)>& made = {}) {
@@ -105,7 +105,7 @@ TEST_CASE("checks: weights that drift apart in a step are named, and what is mea
       CHECK(static_cast<int>(errors.count(*errors.begin())) == ranks);
       return *errors.begin();
     };
-    // What goes around replicate, and around a layout.
+    // Bypasses replicate, and bypasses a layout.
     const auto plainly = [](const Tensor& w) { return w.without_layout(); };
     const auto drifting = [&](const Communicator& comm) { two_steps<SGD>(comm, "drifting", plainly); };
     const auto first = steps({.same = 1}, drifting);
@@ -124,7 +124,7 @@ TEST_CASE("checks: weights that drift apart in a step are named, and what is mea
         steps({.same = 1}, [&](const Communicator& comm) { two_steps<SGD>(comm, "drifting", plainly, laid_out(comm)); });
     CHECK_MESSAGE(has(around_layout, "drifting is not the same on all"), around_layout);
 
-    // Right programs: everything replicated; a part of a parameter, by its layout; a list of which nothing is replicated.
+    // Correct programs: everything replicated; a block of a parameter, by its layout; a list without replicated parameters.
     CHECK(steps({.same = 1}, [](const Communicator& comm) {
             two_steps<Adam>(comm, "fine", [&](const Tensor& w) { return replicate(w, comm); });
           }).empty());
@@ -138,7 +138,7 @@ TEST_CASE("checks: weights that drift apart in a step are named, and what is mea
             parameters.add("own", ones({2}, DType::float64) * static_cast<double>(comm.rank() + 1), true);
             parameters.pack();
             SGD sgd(parameters);
-            for (int step = 0; step <= comm.rank(); ++step) {  // not even the same number of steps
+            for (int step = 0; step <= comm.rank(); ++step) {  // even the numbers of steps differ
               Tape tape(parameters);
               sgd.step(tape.gradient(sum(parameters[0].value)));
             }
@@ -150,7 +150,7 @@ TEST_CASE("checks: every K-th call is compared") {
   std::atomic<int> passed = 0;
   const auto errors = errors_of(2, {.signatures = 3}, [&](const Communicator& comm) {
     const auto root = [&](int calls) { return comm.rank() == 1 && calls == 0 ? 1 : 0; };
-    // The communicator's own duplicate was its first call, so the second one here is compared.
+    // The duplication of the communicator was its first call, so the second one here is compared.
     std::string text;
     for (int call = 0; call < 3 && text.empty(); ++call) text = error_text([&] { bcast(ones({2}), comm, root(1 - call)); });
     if (text.starts_with("[checks]")) ++passed;
@@ -195,7 +195,7 @@ TEST_CASE("settings: what differs between ranks is the same error on all of them
   const auto many = errors(7, [&](int r) { return setting(std::to_string(r)); });
   CHECK(many.count(*many.begin()) == 7);
   CHECK(many.begin()->ends_with("; and 3 other values"));
-  // What is shown may differ where what is compared does not.
+  // The output may differ between ranks if the compared values do not.
   CHECK(errors(2, [&](int r) { return Setting{"MPIGRAD_CHECKS", "", r == 0 ? "trace" : ""}; }) == all(2, ""));
 }
 

@@ -1,4 +1,4 @@
-// Members of communicators that are made of others, and calls that are refused.
+// Members of communicators made from others, and refused calls.
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ void check_parts(Transport& t) {
 
   check_members(*t.duplicate(), everyone, rank);
   check_members(*t.subgroup(reversed), reversed, rank);
-  // Only the members call; twice, and then again below it.
+  // Only the members call; twice, and then again on a communicator made from it.
   const auto& mine = rank % 2 == 0 ? even : odd;
   auto half = t.subgroup(mine);
   check_members(*half, mine, rank);
@@ -43,7 +43,7 @@ void check_parts(Transport& t) {
 void check_communicators(Transport& t) {
   check_parts(t);
   const int size = t.size(), rank = t.rank();
-  // Messages and calls of different communicators do not mix.
+  // Messages and calls of different communicators do not interfere.
   std::int32_t out[2] = {10 * rank, 10 * rank + 1}, in[2] = {-1, -1};
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
   auto other = t.duplicate();

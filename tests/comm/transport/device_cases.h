@@ -1,12 +1,12 @@
 #pragma once
-// The cases of transport_cases.h as a GPU's transports meet them. Collective; the first wrong value throws.
+// The cases of transport_cases.h that apply to a GPU's transports. Collective; the first wrong value throws.
 
 #include "tests/comm/transport/fake_device.h"
 #include "tests/comm/transport/transport_cases.h"
 
 namespace mpigrad::testing {
 
-// On a transport that takes host buffers. `gpu_ops_alone`: reductions only by operations that a GPU has kernels for.
+// t accepts host buffers. `gpu_ops_alone`: only reductions by operations with GPU kernels.
 inline void check_device_cases(Transport& t, const std::vector<DType>& types, bool gpu_ops_alone = false) {
   using namespace transport_cases;
   for (auto type : types) {

@@ -1,5 +1,5 @@
-// What serves a GPU's tensors, on host memory that plays the GPU (tests/comm/transport/fake_device.h): staging, device copies
-// between threads, the choice between them, and how reductions are widened and ordered there.
+// Transports of a GPU's tensors, with host memory in place of a GPU (tests/comm/transport/fake_device.h): staging, device copies
+// between threads, the choice between them, and widening and order of reductions.
 
 #include <doctest/doctest.h>
 
@@ -25,21 +25,21 @@ namespace {
 
 using Make = std::function<std::shared_ptr<Transport>(std::shared_ptr<Transport> host, std::shared_ptr<FakeDevice> device)>;
 
-// body(a transport for host buffers whose data travel through the device, the device)
+// body(a transport for host buffers whose data pass through the device, the device)
 void on_devices(int ranks, const Make& make, const std::function<void(Transport&, FakeDevice&)>& body, bool limited = false) {
   run_threads(ranks, [&](std::shared_ptr<Transport> host) {
     auto device = std::make_shared<FakeDevice>(limited);
     const auto t = staged(make(host, device), std::make_shared<FromHost>(device));
     body(*t, *device);
     device->synchronise();
-    host->barrier();  // nobody's device goes while others may still read from it
+    host->barrier();  // no device may disappear while others may still read from it
   });
 }
 
 const std::vector<DType> every_type(std::begin(all_types), std::end(all_types));
 const std::vector<DType> some_types{DType::float32, DType::bfloat16, DType::int16, DType::uint16, DType::boolean};
 
-// A receive from anybody, and one that never gets its message.
+// A receive from any source, and one that never gets a message.
 void check_wildcards(Transport& t) {
   Buffer in(DType::float32, 4);
   if (t.rank() == 0) {
@@ -60,7 +60,7 @@ void check_wildcards(Transport& t) {
   t.start_receive(never, DType::float32).cancel();
 }
 
-// Numbers win over NaN, as in NCCL's kernels.
+// A transport whose max and min ignore NaN, like NCCL's kernels.
 class LosesNan final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;
@@ -218,7 +218,7 @@ TEST_CASE("in process: calls that differ are the same error on all ranks, and so
     t.rank() ? t.exchange({}, {&m, 1}, DType::float32) : t.exchange({&m, 1}, {}, DType::float32);
   });
   CHECK(sent[1] == "[exchange] rank 0 sent 1 float32 with tag 3 to rank 1, which expects 2 float32");
-  // What another rank's failure leaves behind is found by nobody, and the error is the first one.
+  // The remains of another rank's failure have no effect, and the error is the first one.
   float all[3] = {};
   CHECK_THROWS_WITH(run_threads(3,
                                 [&](std::shared_ptr<Transport> host) {
@@ -304,7 +304,7 @@ TEST_CASE("device transport: the engine is NCCL where every rank has a GPU of it
   };
   const auto a0 = place("a", "00:01"), a1 = place("a", "00:02"), b0 = place("b", "00:01"), none = place("a", "");
   CHECK(choose({a0, a1}) == "nccl");
-  CHECK(choose({a0, b0}) == "nccl");  // the same bus of two nodes
+  CHECK(choose({a0, b0}) == "nccl");  // the same bus id on two nodes
   CHECK(choose({a0, a1, b0, a0}) == "staged");
   CHECK(choose({a0, none}) == "staged");
   CHECK(choose({none, none}) == "staged");

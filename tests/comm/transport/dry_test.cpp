@@ -1,5 +1,5 @@
-// A network laid out for every rank of a large grid on the dry transport and device: every send has its receive, the members of
-// every collective agree, messages have the predicted size, nothing is allocated. And ranks that exchange nothing.
+// The layout of a network for every rank of a large grid on the dry transport and device: every send has its receive, the members
+// of every collective agree, messages have the predicted size, nothing is allocated. Also ranks that exchange nothing.
 
 #include <atomic>
 #include <chrono>
@@ -27,7 +27,7 @@ namespace {
 
 using Log = std::vector<DryRecord>;
 
-// Forward and backward of a small network; the layout's cuts are uneven.
+// Forward and backward of a small network; the cuts are uneven.
 void run_network(const GridPtr& grid, const Shape& input) {
   auto layout = activation_layout(grid, input);
   Dice dice(4);
@@ -60,7 +60,7 @@ std::vector<Log> logs_of(const GridExtents& extents, const Shape& input) {
   return logs;
 }
 
-// Messages between two ranks with one tag, in order; the calls on one set of members, in order.
+// Compares messages between two ranks with one tag, in order, and calls on one set of members, in order.
 void check_logs(const std::vector<Log>& logs) {
   using Channel = std::tuple<int, int, int>;  // source, destination, tag
   std::map<Channel, std::vector<std::int64_t>> sent, received;
@@ -148,7 +148,7 @@ TEST_CASE("silent: a rank gets its own part of every call, zeros for the others'
   run_threads(3, [](std::shared_ptr<Transport> real) {
     const auto t = silent_transport(real->duplicate());
     const auto group = t->split(0, 0);
-    if (real->rank() == 2) return;  // the others do not miss it
+    if (real->rank() == 2) return;  // the others do not wait for it
     for (const auto& each : {t, group}) {
       const int r = each->rank();
       std::vector<double> in{1.0 + r, 2.0 + r, 3.0 + r}, out(3, -1);
@@ -189,7 +189,7 @@ TEST_CASE("silent: ranks that only wait get the same, not before the others have
     const auto t = silent_transport(real->duplicate(), Silence::waiting);
     const auto group = t->split(0, 0);
     const int r = real->rank(), right = (r + 1) % 3, left = (r + 2) % 3;
-    // Before each of these, one rank sleeps: nobody is through before it has called.
+    // Before each call one rank sleeps: no rank may finish before it has called.
     int round = 0;
     const auto late = [&](const auto& call) {
       if (r == round % 3) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -208,7 +208,7 @@ TEST_CASE("silent: ranks that only wait get the same, not before the others have
     });
     CHECK(called >= 6);
     for (int q = 0; q < 3; ++q) CHECK(out[static_cast<std::size_t>(q)] == (q == r ? in[0] : 0));
-    // Of three elements one comes; a message of none is one of none.
+    // One of three elements arrives; an empty message stays empty.
     const std::vector<Message> sends{{right, 1, in.data(), 3}, {left, 2, nullptr, 0}};
     std::vector<double> received(3, -1);
     const std::vector<Message> receives{{left, 1, received.data(), 3}, {right, 2, nullptr, 0}};

@@ -1,6 +1,6 @@
 #pragma once
-// Host memory that plays a GPU: each rank has a stream, a thread that does what it is given in order and late, so that whoever
-// forgets to wait reads memory that is not there yet, and whoever lets go of memory too early finds it overwritten.
+// Host memory in the role of a GPU. Each rank has a stream, a thread that executes its work in order and late: code that forgets
+// to wait reads memory that is not written yet, and code that releases memory too early finds it overwritten.
 
 #include <atomic>
 #include <chrono>
@@ -33,7 +33,7 @@ class FakeStream {
     push([&] { reached.set_value(); });
     reached.get_future().wait();
   }
-  // Of the calling thread, as CUDA's current device.
+  // The stream of the calling thread, like CUDA's current device.
   static FakeStream*& current() {
     thread_local FakeStream* stream = nullptr;
     return stream;
@@ -58,7 +58,7 @@ class FakeStream {
   std::thread worker_;
 };
 
-// Made on the rank's thread, and the last to go there.
+// Created on the rank's thread, and destroyed there last.
 class FakeDevice final : public DeviceMemory {
  public:
   // `limited`: only float32 has kernels.
@@ -125,8 +125,8 @@ class FakeDevice final : public DeviceMemory {
   FakeStream stream_;
 };
 
-// The host seen from a device: with it `staged` brings host buffers to a transport that wants a device's, which runs the cases of
-// tests/comm/transport/transport_cases.h on any of them.
+// The host seen as a device: with it `staged` passes host buffers to a transport for device memory, which runs the cases of
+// tests/comm/transport/transport_cases.h on any such transport.
 class FromHost final : public DeviceMemory {
  public:
   explicit FromHost(std::shared_ptr<DeviceMemory> device) : device_(std::move(device)) {}
@@ -143,7 +143,7 @@ class FromHost final : public DeviceMemory {
   Bytes allocate_host(std::int64_t bytes) override { return device_->allocate(bytes); }
   void to_host(void* device, const void* host, std::int64_t bytes) override {
     if (bytes == 0) return;
-    const auto kept = device_->allocate_host(bytes);  // the caller's may go at once
+    const auto kept = device_->allocate_host(bytes);  // the caller's memory may be released at once
     std::memcpy(kept.get(), host, static_cast<std::size_t>(bytes));
     device_->to_device(device, kept.get(), bytes);
   }
@@ -154,7 +154,7 @@ class FromHost final : public DeviceMemory {
     device_->synchronise();
     std::memcpy(host, kept.get(), static_cast<std::size_t>(bytes));
   }
-  void synchronise() override {}  // the device's work is in order
+  void synchronise() override {}  // work on the device runs in order
 
  private:
   std::shared_ptr<DeviceMemory> device_, host_ = host_memory();

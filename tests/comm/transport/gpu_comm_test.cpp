@@ -1,5 +1,5 @@
-// Communication of a GPU's tensors between threads: all transports that need no second process, at 1 to 3 ranks, which share the
-// GPU where there is only one. Skipped where there is none; NCCL between processes is tests/comm/transport/nccl_test.cpp.
+// Communication of a GPU's tensors between threads: all transports that need no second process, on 1 to 3 ranks, which share the
+// GPU if there is only one. Skipped without a GPU. For NCCL between processes see tests/comm/transport/nccl_test.cpp.
 
 #include <doctest/doctest.h>
 
@@ -31,7 +31,7 @@ bool skipped(const char* name) {
 
 using Make = std::function<std::shared_ptr<Transport>(std::shared_ptr<Transport> host)>;
 
-// Every call with host buffers, which travel by way of the GPU.
+// Every call with host buffers, which pass through the GPU.
 void check_transport(const std::string& what, const Make& make, const std::vector<DType>& types) {
   for (int ranks : {1, 2, 3}) try {
       run_threads(ranks, [&](std::shared_ptr<Transport> host) {
@@ -120,7 +120,7 @@ TEST_CASE("gpu: no host waits for collectives and rounds between threads") {
   if (skipped("gpu: no host waits for collectives and rounds between threads")) return;
   on_gpus(2, "waits", [](const Communicator& comm) {
     const auto x = full({1000}, comm.rank() + 1.0);
-    allreduce(x, comm);  // makes the transports
+    allreduce(x, comm);  // creates the transports
     comm.transport().barrier();
     const auto before = cuda::statistics().host_synchronisations;
     comm.transport().barrier();
@@ -131,7 +131,7 @@ TEST_CASE("gpu: no host waits for collectives and rounds between threads") {
     require(before == after, "[test] the hosts waited {} times", after - before);
     require(y.to_vector()[999] == 3, "[test] wrong sum");
   });
-  // A collective that is started does not hold up others.
+  // A running collective does not delay others.
   on_gpus(2, "started", [](const Communicator& comm) {
     const Communicator one(comm.transport().duplicate()), other(comm.transport().duplicate());
     const auto x = full({5}, comm.rank() + 1.0);

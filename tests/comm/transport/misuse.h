@@ -1,6 +1,6 @@
 #pragma once
-// What MPI does not catch (counts, types, reductions, roots, calls that differ between ranks), done on purpose. Every one must
-// end in the same Error on all ranks when signatures are checked. Used on threads and under mpiexec; at least two ranks.
+// Deliberate mistakes that MPI does not detect (counts, types, reductions, roots, calls that differ between ranks). With
+// signature checks every one must end in the same Error on all ranks. Used on threads and under mpiexec; at least two ranks.
 
 #include <functional>
 #include <string>
@@ -21,7 +21,7 @@ struct Misuse {
   std::function<void(const Communicator&)> run;
 };
 
-// Rank 1 is the odd one everywhere.
+// Rank 1 deviates in all of them.
 inline std::vector<Misuse> misuses() {
   const auto odd = [](const Communicator& comm) { return comm.rank() == 1; };
   const auto vector = [](std::int64_t n, DType type = DType::float64) { return ones({n}, type); };

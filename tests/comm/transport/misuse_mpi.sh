@@ -9,7 +9,7 @@ choose_launcher
 . "$root/tests/suite.sh"
 program=$build/tests/misuse_mpi
 
-# checked CHECKS P COMMAND...
+# checked CHECKS P COMMAND...: runs it on P ranks with these checks.
 checked() {
   checks=$1 p=$2
   shift 2
@@ -32,7 +32,7 @@ for kind in $("$program" list); do
   judge "misuse_mpi $kind" same_error
 done
 
-# A hang that the watchdog must end, saying so in these lines.
+# The watchdog must end a hang with these lines.
 ended_saying() {
   ended || return 1
   for line; do grep -q "$line" "$work/all" || return 1; done
@@ -45,7 +45,7 @@ judge 'misuse_mpi receive with a watchdog' ended_saying "$waiting" '^  rank 1: i
 checked watchdog=2 3 "$program" stopped
 judge 'misuse_mpi stopped with a watchdog' ended_saying "$waiting" '^  rank 1: no answer'
 
-# The watchdog of training ends the job where nobody can go on, and nowhere else.
+# The watchdog of training ends the job only if no rank can continue.
 stalled() { [ "$status" -eq 1 ] && grep -q '^  ranks* [-0-2,]*: in wait for receive' "$work/all"; }
 checked stall=2 3 "$program" stalled
 judge 'misuse_mpi stalled with a watchdog of training' stalled
@@ -54,14 +54,14 @@ for kind in busy apart; do
   judge "misuse_mpi $kind with a watchdog of training" succeeds
 done
 
-# A rank that has ended is named without being asked, and one that computes alone is left in peace.
+# A rank that has ended is named also without checks, and a rank that computes while all others have ended is not disturbed.
 checked '' 3 "$program" early
 judge 'misuse_mpi early' ended_saying '^  rank 1: at the end of the program; the last call was allreduce' \
   '^  ranks 0,2: in allreduce of 4 float64' '^\[watchdog\] rank 0 of 3: .* at misuse_mpi_test.cpp:[0-9]*; missing: rank 1: at the end'
 checked '' 3 "$program" alone
 judge 'misuse_mpi alone' eval 'succeeds && ! grep -q watchdog "$work/all"'
 
-# One rank, which ends by itself and not by the launcher: MPI and HDF5 end over a file that cannot be closed.
+# One rank, which ends by itself and not by the launcher: MPI and HDF5 must end although a file cannot be closed.
 checked '' 1 "$program" disk "$work"
 judge 'misuse_mpi disk' eval '[ "$status" -eq 1 ] && grep -v " at misuse_mpi_test.cpp:" "$work/all" | grep -c . >"$work/count" &&
   [ "$(cat "$work/count")" -eq 1 ] && grep -q "full.h5: .*File too large" "$work/all"'

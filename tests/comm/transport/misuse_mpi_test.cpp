@@ -1,22 +1,22 @@
-// Run as `mpiexec -n 3 misuse_mpi KIND` with MPIGRAD_CHECKS set; tests/run.sh tells what must come of it.
+// Run as `mpiexec -n 3 misuse_mpi KIND` with MPIGRAD_CHECKS set; misuse_mpi.sh checks the results.
 //
 //   list     prints the kinds of tests/comm/transport/misuse.h, one per line
 //   KIND     one of them: the same error on all ranks
 //   missing  rank 1 makes no call that the others make, and works: the watchdog's message
-//   receive  rank 1 waits for a message that nobody sends: likewise
+//   receive  rank 1 waits for a message that no rank sends: likewise
 //   stopped  rank 1 is stopped, as by a debugger, before a call
 //   stopped-first  rank 0, whose thread asks all others
-//   exits    rank 1 ends, as if all were well, where the others wait for it
-//   early    rank 1 reaches the end of the program, where the others wait for it: a message without MPIGRAD_CHECKS, too
-//   alone    rank 0 works for longer than the limit of that, when all others have ended: all end with 0
-//   disk     what the ranks save does not fit on the disk (here: is larger than a limit on files): the same error on all ranks
-//   replicated  every rank hands in the same loss, twice: one warning
-//   slow     rank 1 takes its time, but less than the watchdog's: all end with 0
+//   exits    rank 1 exits normally while the others wait for it
+//   early    rank 1 reaches the end of the program while the others wait for it: a message also without MPIGRAD_CHECKS
+//   alone    rank 0 works for longer than the watchdog's limit after all others have ended: all end with 0
+//   disk     the saved data do not fit on the disk (here: exceed a limit on file sizes): the same error on all ranks
+//   replicated  every rank contributes the same loss, twice: one warning
+//   slow     rank 1 is slow, but faster than the watchdog's limit: all end with 0
 // With a watchdog of training:
-//   stalled  after a step of training all ranks wait for messages that nobody sends
+//   stalled  after a step of training all ranks wait for messages that no rank sends
 //   busy     after a step one rank computes for longer than the limit: all end with 0
-//   apart    before the first step all ranks wait in a call for longer than the limit, but for one that does not: likewise
-//   train    steps for a minute, which nothing disturbs but who runs it; says so after the first one
+//   apart    before the first step all ranks but one wait in a call for longer than the limit: likewise
+//   train    steps for a minute without planted faults; prints a line after the first step
 
 #include <sys/resource.h>
 
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     const bool odd = comm.rank() == 1;
     const auto sleep = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); };
     barrier(comm);
-    allreduce(x, comm);  // on a GPU ranks agree on what serves them first
+    allreduce(x, comm);  // on a GPU, ranks first agree on a transport
     if (kind == "missing") {
       if (odd) sleep(60);
       allreduce(x, comm);

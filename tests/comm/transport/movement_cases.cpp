@@ -1,4 +1,4 @@
-// What moves between ranks as it is: collectives, messages and rounds of them, blocking and started.
+// Movement of data between ranks: collectives, messages and rounds of messages, blocking and started.
 
 #include <algorithm>
 #include <cstring>
@@ -30,7 +30,7 @@ void check_movement(Transport& t, DType type, int root) {
   t.allgather(part.data(), everywhere.data(), counts, type);
   expect_all(everywhere, "allgather");
 
-  Buffer in_place(type, total);  // this rank's part already lies where it belongs
+  Buffer in_place(type, total);  // this rank's part is already in place
   if (own > 0) std::memcpy(in_place.bytes.data() + own_first * size_of(type), part.data(), part.bytes.size());
   t.allgather(in_place.bytes.data() + own_first * size_of(type), in_place.data(), counts, type);
   expect_all(in_place, "allgather in place");
@@ -76,11 +76,11 @@ void check_exchange(Transport& t, DType type, bool blocking) {
       sends.push_back({.peer = peer, .tag = tags[m], .data = out[k].data(), .count = counts[m]});
       receives.push_back({.peer = peer, .tag = tags[m], .data = in[k].data(), .count = counts[m]});
     }
-  std::rotate(receives.begin(), receives.begin() + 2, receives.begin() + 4);  // other tags of one peer first
+  std::rotate(receives.begin(), receives.begin() + 2, receives.begin() + 4);  // first with other tags of one peer
   if (blocking) {
     t.exchange(sends, receives, type);
   } else {
-    // Two receives under way from the same peer with the same tag, completed in the other order.
+    // Two running receives from the same peer with the same tag, completed in the other order.
     const std::vector<Message> first(receives.begin(), receives.begin() + 3), second(receives.begin() + 3, receives.end());
     auto a = t.start_exchange({}, first, type);
     auto b = t.start_exchange({}, second, type);
@@ -96,7 +96,7 @@ void check_exchange(Transport& t, DType type, bool blocking) {
 void check_round(Transport& t, DType type) {
   const int size = t.size(), rank = t.rank();
   const int sent_tags[] = {9, 5, 9, 7}, received_tags[] = {5, 7, 9, 9};
-  const int sent_place[] = {1, 3, 0, 2};  // where in the sender's list what is received lies
+  const int sent_place[] = {1, 3, 0, 2};  // positions of the received messages in the sender's list
   const auto count = [](int from, int to, int m) { return static_cast<std::int64_t>((from + 2 * to + 3 * m) % 5); };
   std::vector<Buffer> out, in;
   std::vector<Message> sends, receives;

@@ -31,12 +31,12 @@ using namespace mpigrad::transport_cases;
 
 namespace {
 
-// Host buffers by way of the GPU.
+// Accepts host buffers, which pass through the GPU.
 std::shared_ptr<Transport> from_host(std::shared_ptr<Transport> device) {
   return staged(std::move(device), std::make_shared<FromHost>(cuda_memory()));
 }
 
-// NCCL's own calls, without what is made of them above.
+// NCCL's own calls, without the operations built from them.
 void check_bare(Transport& world) {
   for (auto lane : {Lane::halos, Lane::buckets}) {
     const auto t = from_host(nccl_transport(world.duplicate(), lane));
@@ -85,7 +85,7 @@ void check_nan(Transport& world) {
     }
 }
 
-// A bucket under way while halos move, and adjoints in between.
+// A running bucket while halos are exchanged, with adjoints in between.
 void check_lanes(Transport& world) {
   const Communicator comm(world.duplicate());
   const std::int64_t n = 1 << 22;
@@ -117,7 +117,7 @@ class Pooled : public nn::Module {
   nn::BatchNorm norm_{*this, "norm"};
 };
 
-// A volume cut along its depth; steps of it as they are, and as repetitions of a captured one.
+// A volume cut along its depth; its steps run directly and as repetitions of a captured step.
 void check_graph(Transport& world) {
   const Communicator comm(world.duplicate());
   const UseDevice device(DeviceKind::cuda);

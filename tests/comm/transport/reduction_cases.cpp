@@ -1,4 +1,4 @@
-// Reductions against sums and products that each rank computes by itself, and against all orders of steps that round.
+// Reductions against sums and products computed locally by each rank, and against all orders of rounded steps.
 
 #include <algorithm>
 #include <limits>
@@ -9,10 +9,10 @@
 namespace mpigrad::transport_cases {
 namespace {
 
-// All that combining the numbers, pair by pair in any order and rounded to T each time, can give.
+// All possible results of combining the numbers in pairs, in any order, with rounding to T each time.
 template <class T>
 std::set<float> any_order(const std::vector<T>& x, CombineOp op) {
-  std::vector<std::set<float>> of(std::size_t{1} << x.size());  // by set of ranks
+  std::vector<std::set<float>> of(std::size_t{1} << x.size());  // indexed by set of ranks
   for (std::size_t r = 0; r < x.size(); ++r) of[std::size_t{1} << r] = {x[r]};
   for (std::size_t ranks = 1; ranks < of.size(); ++ranks)
     for (std::size_t part = (ranks - 1) & ranks; part > 0; part = (part - 1) & ranks)
@@ -25,7 +25,7 @@ std::set<float> any_order(const std::vector<T>& x, CombineOp op) {
   return of.back();
 }
 
-// Results with more digits than T has: rounded at each step. Every fifth element of max and min has a NaN, which wins.
+// Results with more digits than T has, rounded at each step. Every fifth element of max and min has a NaN, which wins.
 template <class T>
 void check_rounding(Transport& t, CombineOp op) {
   const std::int64_t count = 60;

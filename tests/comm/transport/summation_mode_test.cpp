@@ -1,4 +1,4 @@
-// Sums in the order of ranks, and 16-bit data on the wire.
+// Sums in the order of ranks, and communication in 16 bits.
 
 #include "comm/transport/summation_mode.h"
 
@@ -15,7 +15,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Of very different size, so that the order of a sum shows.
+// Values of very different size, so that the order of a sum is visible.
 Tensor part(int rank, std::int64_t n, DType type = DType::float32) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < n; ++i)
@@ -54,7 +54,7 @@ TEST_CASE("reduction mode: a fixed order is the order of ranks, in every reducti
         const auto block = comm.rank() + 1 == comm.size() ? expected : zeros({0});
         require(equal_bits(reduce_scatter(mine, comm, rows), block), "[test] reduce_scatter of {}", n);
         require(equal_bits(wait(ireduce_scatter(mine, comm, rows)), block), "[test] ireduce_scatter of {}", n);
-        // Sub-communicators and duplicates keep the mode.
+        // Sub-communicators and duplicates inherit the mode.
         require(equal_bits(allreduce(mine, comm.duplicate()), expected), "[test] duplicate");
       });
 }
@@ -93,7 +93,7 @@ TEST_CASE("reduction mode: 16-bit data are reduced as float32, or in 16 bit with
         const auto sixteen = comm.with({.fixed_order = true, .sixteen_bit = true});
         require(equal_bits(allreduce(mine, sixteen), narrow), "[test] allreduce in 16 bit");
         require(comm.size() < 3 || !equal_bits(narrow, rounded_once), "[test] the two ways do not differ here");
-        // The gradient is of the type of the data.
+        // The gradient has the type of the data.
         Tape tape;
         const auto x = mine.as_variable();
         const auto g = tape.vjp({allreduce(x, comm)}, {ones_like(x)}, {x})[0];

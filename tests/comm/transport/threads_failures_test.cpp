@@ -1,4 +1,4 @@
-// The `threads` transport where something fails: one rank's exception ends all, a rank that has ended is not waited for, and
+// Failures on the `threads` transport: one rank's exception ends all ranks, the others do not wait for a rank that has ended, and
 // calls that differ are the same error on all ranks.
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ using namespace mpigrad;
 
 namespace {
 
-// Runs on `ranks` threads; each rank's error, "" where it ended well. The body's errors do not reach run_threads.
+// Runs on `ranks` threads; returns each rank's error, "" for success. The body's errors do not reach run_threads.
 std::vector<std::string> errors_of(int ranks, const std::function<void(Transport&)>& body) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   run_threads(ranks, [&](std::shared_ptr<Transport> t) {

@@ -1,5 +1,5 @@
 #pragma once
-// Every call of a transport against its definition, computed locally: what each rank holds is a known function of its rank.
+// Every call of a transport against its definition, computed locally: the data of each rank are a known function of its rank.
 // Collective; the first wrong value throws. Run by transport_test.cpp (threads) and transport_mpi_test.cpp.
 
 #include <algorithm>
@@ -19,8 +19,8 @@ constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,    
 constexpr CombineOp all_reductions[] = {CombineOp::sum,  CombineOp::max, CombineOp::min, CombineOp::prod,
                                         CombineOp::band, CombineOp::bor, CombineOp::bxor};
 
-// Element i of rank r's buffer: small integers, so that every type holds every result exactly (products of 7 ranks included). Of
-// uint16, which is not reduced, what int16 does not hold.
+// Element i of rank r's buffer: small integers, so that every type represents every result exactly (including products of 7
+// ranks). For uint16, which has no reductions, values beyond int16.
 inline double value(int r, std::int64_t i, DType type) {
   const auto k = (7 * r + 3 * i + i * i * (r + 1)) % 11;
   if (type == DType::boolean) return static_cast<double>(k % 2);
@@ -91,9 +91,9 @@ inline std::vector<std::int64_t> uneven(int size) {
 }
 
 void check_reductions(Transport& t, DType type, CombineOp op, std::int64_t count);
-// Those of 16-bit types, all operations.
+// Reductions of 16-bit types, by all operations.
 void check_half_rounding(Transport& t);
-// Two reductions under way, finished in another order than started, with a blocking one between.
+// Two running reductions, completed in another order than started, with a blocking one in between.
 void check_overlap(Transport& t);
 
 void check_movement(Transport& t, DType type, int root);
@@ -101,13 +101,13 @@ void check_movement(Transport& t, DType type, int root);
 void check_alltoall(Transport& t, DType type);
 // Every rank sends two messages with the same tag, one with another tag and an empty one to every rank, itself included.
 void check_exchange(Transport& t, DType type, bool blocking);
-// Every rank sends to every rank, itself included, messages with tags that are posted in another order than they are received, of
-// lengths that differ between pairs; then a round in which only rank 0 has something to say.
+// Every rank sends to every rank, itself included, messages of lengths that differ between pairs, with tags posted in another
+// order than received; then a round in which only rank 0 sends.
 void check_round(Transport& t, DType type);
-// The non-blocking forms of what moves.
+// The non-blocking forms of collectives and messages.
 void check_started_movement(Transport& t, DType type);
 
-// The communicator has the members listed, in this order, told apart by their rank in `world`.
+// The communicator has exactly these members in this order, identified by their rank in `world`.
 void check_members(Transport& t, const std::vector<int>& world_ranks, int world_rank);
 void check_parts(Transport& t);
 void check_communicators(Transport& t);

@@ -35,7 +35,7 @@ void check_all_movement(Transport& t) {
   }
 }
 
-// A count that differs from the receive's is an error at the receiver, shorter (which MPI lets pass) as well as longer.
+// A count that differs from the receive's is an error at the receiver, both shorter (which MPI allows) and longer.
 void check_wrong_counts(Transport& t) {
   if (t.size() < 2) return;
   for (const std::int64_t sent : {1, 3}) {
@@ -49,7 +49,7 @@ void check_wrong_counts(Transport& t) {
   }
 }
 
-// Of ranks that share memory they travel in pieces, of which the last is short; two at a time.
+// Between ranks that share memory, large messages travel in pieces, the last one shorter; two messages at a time.
 template <class T>
 void check_large_reductions(Transport& t, DType type) {
   const auto count = static_cast<std::size_t>((5 << 20) / sizeof(T) + 3);
@@ -75,7 +75,7 @@ void check_large_reductions(Transport& t, DType type) {
   }
 }
 
-// The user's own traffic, on the communicator the transport was made from, does not meet ours.
+// The user's own traffic on the communicator from which the transport was made does not interfere with ours.
 void check_wrapped(Transport& world) {
   MPI_Comm own = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, 0, -world.rank(), &own);
@@ -96,7 +96,7 @@ void check_wrapped(Transport& world) {
   require(text.starts_with("[mpi_communicator] the dry"), "[transport_mpi_test] got '{}'", text);
 }
 
-// A program's own communicator, too, is refused to ranks that would wait for each other.
+// Ranks that would wait for each other are refused a program's own communicator, too.
 void check_settings(Transport& world) {
   if (world.size() < 2) return;
   const char* variable = "MPIGRAD_REDUCTIONS";
@@ -111,7 +111,7 @@ void check_settings(Transport& world) {
           "[transport_mpi_test] different settings gave '{}'", text);
 }
 
-// What a GPU's tensors take without NCCL; host memory plays the GPU.
+// The path of a GPU's tensors without NCCL; host memory replaces the GPU.
 void check_staged(Transport& world) {
   std::shared_ptr<Transport> host = world.duplicate();
   for (const bool direct : {false, true}) {

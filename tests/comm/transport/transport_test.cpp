@@ -144,7 +144,7 @@ TEST_CASE("dry: logs calls, moves nothing, knows subgroups") {
   CHECK((*log)[1].peer == 9);
   CHECK((*log)[1].bytes == 8);
 
-  // Another rank that makes the same subgroup logs the same members; another subgroup is another one.
+  // Another rank that creates the same subgroup logs the same members; another subgroup logs other members.
   auto other_log = std::make_shared<std::vector<DryRecord>>();
   dry_world(100, 2048, other_log)->subgroup(members)->barrier();
   CHECK((*other_log)[0].members == (*log)[0].members);

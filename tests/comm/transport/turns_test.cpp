@@ -1,5 +1,5 @@
-// Ranks that take turns on one thread: the cases of all transports, the numbers of threads to the bit, and ranks that wait for
-// ever.
+// Ranks that take turns on one thread: the cases of all transports, the results of the threads transport to the bit, and ranks
+// that would wait for ever.
 
 #include <doctest/doctest.h>
 
@@ -107,7 +107,7 @@ TEST_CASE("turns: whichever comes first, and questions that are answered no") {
     const Communicator comm(transport);
     const TensorType type{Shape{1}, DType::float64};
     if (comm.rank() == 0) {
-      // Rank 1 sends only when it has heard of what rank 2 sent.
+      // Rank 1 sends only after it has received rank 2's message.
       std::vector<Request> requests;
       requests.push_back(irecv(type, comm, 1)), requests.push_back(irecv(type, comm, 2));
       const auto first = waitany(requests);
