@@ -1,5 +1,5 @@
 #!/bin/sh
-# Mistakes between ranks under MPI: what the checks say about them, and that the watchdogs end what hangs and nothing else.
+# Mistakes between ranks under MPI: messages of the checks, and watchdogs, which must end hanging jobs and no others.
 # Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
 set -u
 

@@ -1,7 +1,7 @@
-// The `nccl` transport between processes: `mpiexec -n P nccl_ranks --transport mpi --device cuda`. Where there are fewer GPUs
-// than ranks, two ranks on one GPU work for correctness: set NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket, and this
-// program gives each rank an NCCL_HOSTID of its own. Rank 0 prints one line per check; a failure ends all ranks. Without a GPU or
-// without NCCL it says so and exits with 77.
+// The `nccl` transport between processes: `mpiexec -n P nccl_ranks --transport mpi --device cuda`. With fewer GPUs than ranks,
+// two ranks may share a GPU for tests of correctness: set NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NET=Socket, and this program
+// gives each rank its own NCCL_HOSTID. Rank 0 prints one line per check; a failure ends all ranks. Without a GPU or NCCL it
+// prints the reason and exits with 77.
 
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Augmentations: settings that change nothing, values worked out by hand, and numbers that are functions of their keys.
+// Augmentations: settings that change nothing, values calculated by hand, and random numbers that are functions of their keys.
 
 #include <doctest/doctest.h>
 
@@ -75,11 +75,11 @@ TEST_CASE("augment: recipes from words") {
 }
 
 TEST_CASE("augment: bilinear values by hand") {
-  // Two cells to four: coordinates -1/4, 1/4, 3/4, 5/4, held inside.
+  // Two cells to four: coordinates -1/4, 1/4, 3/4, 5/4, clamped to the volume.
   Sample x({1, 1, 2}, 1);
   x.values = {0, 4};
   CHECK(resized(x, whole(x.extents), {1, 1, 4}, Filter::linear).values == Values{0, 1, 3, 4});
-  // The middle two of four cells as four: 1 + (i + 1/2) / 2 - 1/2 = 3/4, 5/4, 7/4, 9/4, held in [1, 2].
+  // The middle two of four cells as four: 1 + (i + 1/2) / 2 - 1/2 = 3/4, 5/4, 7/4, 9/4, clamped to [1, 2].
   Sample row({1, 1, 4}, 1);
   row.values = {10, 20, 40, 80};
   CHECK(resized(row, {{0, 0, 1}, {1, 1, 3}}, {1, 1, 4}, Filter::linear).values == Values{20, 25, 35, 40});
@@ -87,7 +87,7 @@ TEST_CASE("augment: bilinear values by hand") {
   Sample three({1, 3, 1}, 1);
   three.values = {3, 6, 12};
   check_close(resized(three, whole(three.extents), {1, 2, 1}, Filter::area).values, {4, 10});
-  // Trilinear: the middle of a cube's corners.
+  // Trilinear: the centre of a cube is the mean of its corners.
   Sample cube({2, 2, 2}, 1);
   cube.values = {0, 1, 2, 3, 4, 5, 6, 15};
   CHECK(resized(cube, whole(cube.extents), {1, 1, 1}, Filter::linear).values == Values{4.5});
@@ -101,7 +101,7 @@ TEST_CASE("augment: bilinear values by hand") {
   // A shear of 45 degrees moves rows by their distance from the middle.
   const auto square = counting({1, 3, 3});
   check_close(warped(square, {.shear = 45}, {}, square.extents).values, {1, 2, 0, 3, 4, 5, 0, 6, 7});
-  // A quarter turn clockwise as seen.
+  // A quarter turn clockwise on the screen.
   check_close(warped(square, {.rotation = 90}, {}, square.extents).values, {6, 3, 0, 7, 4, 1, 8, 5, 2}, 1e-5);
   // The whole of a picture at half the extents.
   CHECK(warped(row, {}, {}, {1, 1, 2}).values == Values{15, 60});
@@ -119,7 +119,7 @@ TEST_CASE("augment: flips and turns move cells exactly") {
   const auto pixels = counting({1, 1, 2}, 3);
   CHECK(flipped(pixels, 2).values == Values{3, 4, 5, 0, 1, 2});
 
-  // A cube's rotations are 24 and keep its handedness; with mirrors 48. Each comes about as often.
+  // A cube has 24 rotations; with mirror images 48. Each occurs about equally often.
   for (const auto& [extents, mirrors, expected] : {std::tuple{Shape{2, 2, 2}, false, std::size_t{24}},
                                                    {Shape{2, 2, 2}, true, 48},
                                                    {Shape{1, 2, 2}, false, 4},
@@ -136,7 +136,7 @@ TEST_CASE("augment: flips and turns move cells exactly") {
       ++seen[y.values];
     }
     CHECK(seen.size() == expected);
-    // Mirror images are a flip, and an exchange of two axes.
+    // Mirror images are a flip and a swap of two axes.
     CHECK(seen.contains(flipped(counting(extents), 2).values) == mirrors);
     for (const auto& axes : {std::array<int, 3>{0, 2, 1}, {1, 0, 2}, {2, 1, 0}}) {
       const auto exchanged = permuted(counting(extents), {.axes = axes});
@@ -185,7 +185,7 @@ TEST_CASE("augment: values by hand") {
   auto two = noise_of({1, 2, 2}, 2);
   CHECK(has(error_text([&] { hue(two, 0.1); }), "1 or 3 channels, not 2"));
 
-  // Blur of a point: the kernel, mirrored at the edge; sums stay.
+  // Blur of a point: the kernel, mirrored at the edge; sums are preserved.
   Sample point({1, 1, 9}, 1);
   point.values[4] = 1;
   blur(point, 0.5);
@@ -197,7 +197,7 @@ TEST_CASE("augment: values by hand") {
   blur(edge, 0.5);  // at 0 the neighbours -1 and 1 are both cell 1
   CHECK(static_cast<double>(edge.values[0]) == doctest::Approx(2 * e / sum));
 
-  // Noise has its deviation, and does not depend on where a volume ends.
+  // Noise has the given deviation, and does not depend on the extents of the volume.
   Sample many({8, 16, 16}, 1), fewer({1, 3, 3}, 1);
   noise(many, 0.5, Philox{5, 6}), noise(fewer, 0.5, Philox{5, 6});
   double mean = 0, square = 0;
@@ -209,7 +209,7 @@ TEST_CASE("augment: values by hand") {
 }
 
 TEST_CASE("augment: elastic maps are smooth, random and of the size asked for") {
-  // A ramp shows displacements along x.
+  // A ramp makes displacements along x visible.
   const std::int64_t n = 64;
   Sample ramp({1, n, n}, 1);
   for (std::int64_t i = 0; i < n * n; ++i) ramp.values[static_cast<std::size_t>(i)] = static_cast<float>(i % n);

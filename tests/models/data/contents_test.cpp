@@ -1,5 +1,5 @@
-// The contents of samples: sums that do not depend on who reads what and that any change shows in, and the first value that no
-// network can take.
+// Checks of the contents of samples: sums that do not depend on the readers and that detect any change, and the first value that
+// no network accepts.
 
 #include <doctest/doctest.h>
 
@@ -43,7 +43,7 @@ struct Sums {
   std::int64_t bytes = 0;
   bool operator==(const Sums&) const = default;
 };
-// Of all parts together.
+// The sums of all parts together.
 Sums sums_of(const Source& source, std::int64_t parts = 1, const std::vector<std::int64_t>& samples = every_sample,
              const ContentsOptions& options = {}) {
   Sums sums;
@@ -69,11 +69,11 @@ TEST_CASE("contents: the sums of all parts are the same for every number of part
   // Slabs of eight planes.
   const ContentsOptions slabs{.slab_bytes = 400};
   for (const std::int64_t parts : {1, 2, 3, 4, 5, 9, 40}) CHECK(sums_of(*source, parts, every_sample, slabs) == sums);
-  // Samples of 57 bytes, which are no whole words.
+  // Samples of 57 bytes, which is not a multiple of a word.
   const auto bytes = from_tensors(from_vector({count, 19, 1, 3, 1}, std::vector<double>(171, 200), DType::uint8),
                                   from_vector({count}, {1, 2, 3}));
   for (const std::int64_t parts : {2, 9}) CHECK(sums_of(*bytes, parts, every_sample, {.slab_bytes = 1}) == sums_of(*bytes));
-  // Read by a thread of its own, one job for each slab.
+  // Read on a thread of its own, with one job per slab.
   FunctionSamples samples{.size = count, .extents = {20, 3, 2}, .channels = 2};
   samples.values = [values = some_values()](std::int64_t sample, const Box& box, std::span<float> out) {
     const auto begin = static_cast<std::size_t>((sample * 20 + box.begin[0]) * 12);
@@ -109,7 +109,7 @@ TEST_CASE("contents: any change shows") {
     other[at] = -other[at] + 1e-3;
     CHECK(changed(other));
   }
-  // Changes that a plain sum or xor would not see.
+  // Changes that a plain sum or xor would not detect.
   auto signs = values;
   signs[8] = -signs[8], signs[16] = -signs[16];
   CHECK(changed(signs));

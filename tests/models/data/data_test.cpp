@@ -1,4 +1,4 @@
-// Sources, loaders, augmentation. Universes are small and made here.
+// Sources, loaders, augmentation, with small universes generated here.
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ struct Whole {
   bool operator==(const Whole&) const = default;
 };
 
-// All batches of two epochs as rank 0 of `grid` sees them gathered.
+// All batches of two epochs, gathered on rank 0 of `grid`.
 std::vector<Whole> batches(const GridExtents& extents_of_grid, data::LoaderOptions options) {
   const auto& g = extents_of_grid;
   std::vector<Whole> result;
@@ -106,7 +106,7 @@ TEST_CASE("data: universes as they are stored") {
   CHECK(source.channels() == channels);
   CHECK(source.type() == DType::int16);
   CHECK(source.target_names() == std::vector<std::string>{"Omega_m", "sigma_8", "N_spec", "H_0"});
-  for (const std::int64_t s : {3, 0, 6, 3, 5, 1}) {  // more than are kept open
+  for (const std::int64_t s : {3, 0, 6, 3, 5, 1}) {  // more than may be open at once
     CHECK(source.targets(s)[1] == static_cast<double>(s) + 0.125);
     CHECK(source.physical(s)[1] == 2 * static_cast<double>(s) + 0.25);
     const auto box = source.values(s, {{1, 5, 2}, {3, 6, 5}});
@@ -184,7 +184,7 @@ TEST_CASE("data: the batches of every grid are those of one rank, bit for bit") 
     INFO("grid " << grid.sample << " " << grid.depth << " " << grid.height << " " << grid.width);
     CHECK(batches(grid, options) == expected);
   }
-  // Neither reading ahead nor keeping what was read changes anything.
+  // Neither prefetching nor caching changes the batches.
   for (const bool prefetch : {false, true})
     for (const std::int64_t cache : {std::int64_t{0}, std::int64_t{1} << 20}) {
       auto other = options;
@@ -255,7 +255,7 @@ TEST_CASE("data: every sample once per epoch, in another order each time") {
   std::int64_t rows = 0;
   for (const auto& batch : subset.epoch(0)) rows += batch.x.dim(0);
   CHECK(rows == 2);
-  for (const auto& batch : loader.epoch(0)) {  // left early: what is being read must not outlive its memory
+  for (const auto& batch : loader.epoch(0)) {  // stopped early: running reads must not outlive their memory
     CHECK(batch.x.dim(0) == 2);
     break;
   }

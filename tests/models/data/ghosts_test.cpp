@@ -1,4 +1,4 @@
-// Planes around a rank's block that came from the file with it.
+// Ghost planes: halo planes that are read from the file together with a rank's block.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Batches and views on a GPU against those of a CPU.
+// Batches and views on a GPU, compared with those on a CPU.
 
 #include <doctest/doctest.h>
 
@@ -37,7 +37,7 @@ TEST_CASE("gpu: batches and views are those of a CPU, also where they are kept")
         for (const auto& batch : on_gpu.epoch(epoch)) {
           CHECK((batch.x.device() == DeviceKind::cuda && batch.x.is_constant() && batch.y.is_constant()));
           append(passing, sum(batch.x * 1.0));
-          if (at++ != 1) kept.push_back(batch);  // the place of the second one is used again
+          if (at++ != 1) kept.push_back(batch);  // the memory of the second batch is used again
         }
         std::size_t i = 0;
         at = 0;
@@ -92,7 +92,7 @@ TEST_CASE("gpu: a batch stays until the step that uses it is done, however far t
     return values;
   };
   CHECK(difference(sums(DeviceKind::cuda), sums(DeviceKind::cpu)) < 1e-9);
-  // Then its place is used again, and an epoch may be left.
+  // Then its memory is used again, and an epoch may be left early.
   UseDevice device(DeviceKind::cuda);
   const data::Loader loader(std::make_shared<MadeSource>(MadeSamples{.samples = 16}), {.batch = 2});
   std::vector<const std::byte*> places;

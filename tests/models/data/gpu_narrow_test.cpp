@@ -1,4 +1,5 @@
-// Samples stored as integers of 8 or 16 bits: copied to a GPU as they are stored, and there numbers with the bits of the host.
+// Samples stored as integers of 8 or 16 bits: copied to a GPU as stored and converted there, with the bits of the host's
+// conversion.
 
 #include <doctest/doctest.h>
 
@@ -38,7 +39,7 @@ bool same_bits(const Tensor& got, const Tensor& wanted) {
   return a.type() == b.type() && std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
-// Every integer of a type in the order of its patterns of bits.
+// Every integer of a type, in the order of bit patterns.
 Tensor every_integer(DType type) {
   Values values(std::size_t{1} << (8 * size_of(type)));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -51,7 +52,7 @@ Tensor full_like(const Tensor& x, double value) {
   return full(x.shape(), value, x.dtype());
 }
 
-// What the host makes of a row of integers.
+// The host's conversion of a row of integers.
 Tensor widened_on_host(const Tensor& x, data::Transform transform, DType type) {
   Tensor y({x.shape(), type}, DeviceKind::cpu);
   data::Piece all;
@@ -60,7 +61,7 @@ Tensor widened_on_host(const Tensor& x, data::Transform transform, DType type) {
   return y;
 }
 
-// Another source's samples as if they came from files: they are read by a thread, and a store keeps them.
+// Another source's samples as if they came from files: a thread reads them, and a store keeps them.
 class Elsewhere : public data::Source {
  public:
   explicit Elsewhere(data::SourcePtr source) : source_(std::move(source)) {}
@@ -77,7 +78,7 @@ class Elsewhere : public data::Source {
 
 constexpr std::int64_t samples = 6, cells = 5 * 6 * 7, channels = 3;
 
-// Bytes, counts, or integers of both signs; the same as float32 where `wide`.
+// Bytes, counts, or integers of both signs; with `wide`, the same numbers as float32.
 data::SourcePtr made(DType type, data::Transform transform, bool wide = false) {
   const UseDevice device(DeviceKind::cpu);
   Values values(static_cast<std::size_t>(samples * cells * channels)), targets(static_cast<std::size_t>(samples * channels));
@@ -211,7 +212,7 @@ TEST_CASE("gpu: narrow integers make the batches of the host, bit for bit, on ev
         require(same_bits(on_gpu.batch(0, 1).x, on_cpu.batch(0, 1).x), "[test] a batch by itself");
       });
     }
-  // Integers that are no counts are refused in the same words.
+  // Negative integers, which are not counts, are refused with the same message.
   const auto message = [](DeviceKind on) {
     const data::Loader loader(made(DType::int16, data::Transform::none),
                               {.batch = 2, .transform = data::Transform::log1p, .device = on});
@@ -244,7 +245,7 @@ TEST_CASE("gpu: narrow integers are copied as they are stored, and no host waits
       constexpr auto numbers = samples * cells * channels, targets = samples * channels * 4;
       CHECK(copied(true, {}) == 4 * numbers + targets);
       CHECK(copied(false, {}) == size_of(form.type) * numbers + targets);
-      // Noise is of numbers, which the host has then.
+      // Noise is added to converted numbers, so the host converts.
       CHECK(copied(false, {.noise = 0.1}) == 4 * numbers + targets);
     }
 }

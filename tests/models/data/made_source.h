@@ -1,5 +1,5 @@
 #pragma once
-// Samples made of random numbers, without files.
+// Samples of random numbers, without files.
 
 #include <cmath>
 #include <limits>
@@ -13,12 +13,12 @@ namespace mpigrad::testing {
 struct MadeSamples {
   std::int64_t samples = 8, channels = 4;
   Shape extents{4, 4, 4};
-  bool classes = false;        // one of `channels`; else as many numbers
+  bool classes = false;        // each target is one of `channels` classes; otherwise `channels` numbers
   std::int64_t infinite = -1;  // a sample whose targets are infinite
   std::uint64_t seed = 1;
 };
 
-// float32 volumes; targets that depend on them a little.
+// float32 volumes; the targets depend on them a little.
 class MadeSource : public data::Source {
  public:
   explicit MadeSource(MadeSamples made) : made_(std::move(made)) {

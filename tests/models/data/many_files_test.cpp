@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// While it is alive, this process may open so many more files.
+// Limits the number of further files that this process may open, while in scope.
 class OpenFilesLimit {
  public:
   explicit OpenFilesLimit(rlim_t more) {

@@ -1,5 +1,5 @@
 #pragma once
-// The bytes of NIfTI files with all that geometry is made of, and of float32.
+// The bytes of NIfTI files with complete geometry, and of float32 files.
 
 #include <algorithm>
 #include <bit>
@@ -22,7 +22,7 @@ inline void put_floats(Bytes& file, std::size_t at, const std::vector<float>& va
   for (std::size_t i = 0; i < values.size(); ++i) put(file, at + 4 * i, std::bit_cast<std::uint32_t>(values[i]), big);
 }
 
-// 4 x 3 x 2 cells in x, y, z with everything that geometry is made of.
+// 4 x 3 x 2 cells in x, y, z with all fields that define the geometry.
 inline Bytes full_file(bool big, std::int16_t qform = 1, std::int16_t sform = 2, std::uint8_t units = 2) {
   std::vector<int> elements;
   for (int i = 0; i < 24; ++i) elements.push_back(i % 5);
@@ -37,7 +37,7 @@ inline Bytes full_file(bool big, std::int16_t qform = 1, std::int16_t sform = 2,
   return file;
 }
 
-// As float32, which format_files.h does not write.
+// A float32 file, which format_files.h does not provide.
 inline Bytes float_file(const std::vector<int>& extents, const std::vector<float>& elements) {
   auto file = nifti_file(extents, 2, {});
   put(file, 70, std::int16_t{16}), put(file, 72, std::int16_t{32});

@@ -1,4 +1,5 @@
-// Labels in NIfTI-1: what is none is refused, written ones lie on the cells of a file, there and back, and real volumes.
+// Labels in NIfTI-1: invalid labels are refused, written labels have the cells of a given file and can be read back; real
+// volumes.
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -97,7 +98,7 @@ TEST_CASE("nifti: labels are written onto the cells of a file") {
       }
     }
   }
-  // 352 bytes and one for each label, four where one of them needs them; the least in either.
+  // 352 bytes plus one per label, or four if a label needs them; the minimum for either.
   const auto like = read_nifti_header(folder / "v.nii");
   CHECK(fs::file_size(folder / "l.nii") == 352 + 24);
   for (const std::int32_t most : {255, 256, std::numeric_limits<std::int32_t>::max()}) {
@@ -106,7 +107,7 @@ TEST_CASE("nifti: labels are written onto the cells of a file") {
     CHECK(read_nifti_labels(folder / "l.nii").values == labels);
     CHECK(fs::file_size(folder / "l.nii") == 352 + (most < 256 ? 24U : 96U));
   }
-  // From several channels, with a slope: labels are one, with none.
+  // From a file with several channels and a slope: labels have one channel and no slope.
   write_file(folder / "c.nii", nifti_file({4, 3, 2, 2}, 2, std::vector<int>(48, 9), {.slope = 3, .shift = 1}));
   const auto channels = read_nifti_header(folder / "c.nii");
   CHECK(channels.channels == 2);
@@ -154,7 +155,7 @@ TEST_CASE("nifti: a full disk leaves what was there") {
   rlimit limit{}, old{};
   getrlimit(RLIMIT_FSIZE, &old);
   limit = old;
-  limit.rlim_cur = 30000;  // a file cannot grow beyond this, as if the disk were full
+  limit.rlim_cur = 30000;  // a limit on the file size, like a full disk
   setrlimit(RLIMIT_FSIZE, &limit);
   const auto full = error_text([&] { write_nifti_labels(folder / "l.nii", std::vector<std::int32_t>(65536), like, true); });
   setrlimit(RLIMIT_FSIZE, &old);
@@ -181,7 +182,7 @@ TEST_CASE("nifti: real labels lie on the cells of their volumes") {
     CHECK(*std::min_element(label.values.begin(), label.values.end()) == 0);
     CHECK(*std::max_element(label.values.begin(), label.values.end()) == 2);
     if (pairs % 20 != 0) continue;
-    // The same numbers as read_nifti()'s, before those are scaled; and labels there and back.
+    // The same numbers as read_nifti()'s before scaling; and labels written and read back.
     const auto volume = read_nifti_volume(entry.path());
     const auto [least, most] = std::minmax_element(volume.values.begin(), volume.values.end());
     const auto scaled = read_nifti(entry.path());

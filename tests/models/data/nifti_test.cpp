@@ -1,4 +1,4 @@
-// NIfTI-1 with its geometry: headers against numbers made by hand, values as they are.
+// NIfTI-1 with its geometry: headers against numbers calculated by hand, unscaled values.
 
 #include <doctest/doctest.h>
 
@@ -57,7 +57,7 @@ TEST_CASE("nifti: geometry in either byte order, sform before qform before spaci
   check_near(header(file).affine, Affine{-2, 0, 0, 10, 0, 3, 0, 20, 0, 0, -4, 30});
   put_floats(file, 256, {0.5F, 0.5F, 0.5F});  // a third of a turn about (1, 1, 1): x to y to z to x
   check_near(header(file).affine, Affine{0, 0, 4, 10, 2, 0, 0, 20, 0, 3, 0, 30});
-  // Forms that are no numbers count as missing.
+  // Forms with NaN count as missing.
   const float none = std::numeric_limits<float>::quiet_NaN();
   put(file, 254, std::int16_t{1}), put_floats(file, 280, {none});
   check_near(header(file).affine, Affine{0, 0, 4, 10, 2, 0, 0, 20, 0, 3, 0, 30});
@@ -93,7 +93,7 @@ TEST_CASE("nifti: values as they are") {
     CHECK(header.shift == 1);
     CHECK(values == std::vector<float>{6, -9, 16, 21, 26, 31});
   }
-  // Unsigned 16-bit integers: as they are stored, scaled, and as labels.
+  // Unsigned 16-bit integers: as stored, scaled, and as labels.
   for (const bool big : {false, true}) {
     write_file(path, nifti_file({3, 1, 1}, 512, {1, 40000, 65535}, {.big = big}));
     CHECK(read_nifti_volume(path).header.type == DType::uint16);
@@ -103,7 +103,7 @@ TEST_CASE("nifti: values as they are") {
     write_file(path, nifti_file({2, 1, 1}, 512, {40000, 65535}, {.big = big, .slope = 0.5F, .shift = -1}));
     CHECK(read_nifti_volume(path).values == std::vector<float>{19999, 32766.5F});
   }
-  // A slope of 0 means none, and then the shift is none either.
+  // A slope of 0 means no scaling; the shift is then ignored, too.
   write_file(path, nifti_file({2, 1, 1}, 2, {3, 200}, {.slope = 0, .shift = 7}));
   CHECK(read_nifti_volume(path).values == std::vector<float>{3, 200});
   // Channels are last; a fourth dimension of 1 is a volume.
@@ -176,19 +176,19 @@ TEST_CASE("nifti: what differs between two geometries") {
   CHECK(difference(a, header(file)) == "");
 
   file = full_file(false);
-  put_floats(file, 280 + 12, {90.019F});  // of cells of at least 2 mm
+  put_floats(file, 280 + 12, {90.019F});  // for cells of at least 2 mm
   CHECK(difference(a, header(file)) == "");
   put_floats(file, 280 + 12, {93.25F});
   CHECK(difference(a, header(file)) ==
         "places: cell [0, 0, 0] [z, y, x] lies at [90, -126, -72] and [93.25, -126, -72] mm [x, y, z], 3.25 mm apart");
-  // The same first cell, and the last of a row elsewhere.
+  // The same first cell, and another last cell of a row.
   file = full_file(false);
   put_floats(file, 280, {-2.01F});
   CHECK(has(difference(a, header(file)), "places: cell [0, 0, 3] [z, y, x] lies at [84, -126, -72] and [83.97, -126, -72] mm"));
-  // Mirrored: the last cell of one is the first of the other.
+  // Mirrored: the last cell of one is the first cell of the other.
   put_floats(file, 280, {2, 0, 0, 84});
   CHECK(has(difference(a, header(file)), "places: cell [0, 0, 0] [z, y, x] lies at [90, -126, -72] and [84, -126, -72]"));
-  // The same place, said by a qform.
+  // The same place, described by a qform.
   auto turned = full_file(false, 1, 0), said = full_file(false);
   put_floats(said, 280, {0, -3, 0, 10, 2, 0, 0, 20, 0, 0, -4, 30});
   CHECK(difference(header(turned), header(said)) == "");

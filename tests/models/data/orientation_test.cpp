@@ -13,7 +13,7 @@ using namespace mpigrad::data;
 
 namespace {
 
-// Axes of lengths 0.5, 1 and 3 mm along the rows `order`, turned by an angle about (1, 1, 1) after that.
+// Axes of lengths 0.5, 1 and 3 mm along the rows `order`, then rotated by an angle about (1, 1, 1).
 VolumeHeader header_of(const std::array<std::size_t, 3>& order, const std::array<int, 3>& signs, double angle,
                        bool placed = true) {
   VolumeHeader header;

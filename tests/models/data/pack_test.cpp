@@ -69,7 +69,7 @@ TEST_CASE("sources: packing keeps everything") {
               fmt::format("begins with sample {} of {}, which is not possible", first, samples)));
   }
 
-  // Volumes that are not bytes, without labels, and with one.
+  // Volumes that are not bytes, without labels and with one label.
   write_file(folder / "v.npy", npy_file("'<f4'", "(2, 1, 2, 1, 2)", std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8.5F}));
   const auto volumes = open_source(folder / "v.npy");
   pack(*volumes, folder / "v.h5");
@@ -79,7 +79,7 @@ TEST_CASE("sources: packing keeps everything") {
   pack(*labelled, folder / "l.h5");
   check_equal(*labelled, *open_source(folder / "l.h5"));
 
-  // Samples under names of their own, in an order of their own; those in no group are left out.
+  // Samples with names and an order of their own; samples outside groups are left out.
   steps.clear();
   const PackOptions grouped{.groups = {{"train", {6, 0, 3}}, {"val", {5}}},
                             .progress = [&](std::int64_t done) { steps.push_back(done); }};
@@ -109,7 +109,7 @@ TEST_CASE("sources: packing keeps everything") {
   CHECK(has(group_error({{"a", {0, 7}}}), "7"));
   CHECK(!fs::exists(folder / "no.h5"));
 
-  // Nothing is replaced, nothing half is left.
+  // Existing files are not replaced, and no partial files remain.
   CHECK(has(error_text([&] { pack(*source, folder / "one.h5"); }), "one.h5: exists already"));
   CHECK(has(error_text([&] { pack(*source, folder / "many", {.samples_per_file = 3}); }), "many: exists already"));
   CHECK(has(error_text([&] { pack(*source, folder / "no/where.h5"); }), "there is no folder"));
@@ -134,7 +134,7 @@ TEST_CASE("sources: a full disk leaves nothing under the name") {
   rlimit limit{}, old{};
   getrlimit(RLIMIT_FSIZE, &old);
   limit = old;
-  limit.rlim_cur = 30000;  // a file cannot grow beyond this, as if the disk were full
+  limit.rlim_cur = 30000;  // a limit on the file size, like a full disk
   setrlimit(RLIMIT_FSIZE, &limit);
   const auto one = error_text([&] { pack(*source, folder / "one.h5"); });
   const auto many = error_text([&] { pack(*source, folder / "many", {.samples_per_file = 3}); });

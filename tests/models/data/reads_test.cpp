@@ -1,4 +1,4 @@
-// How loaders read: a sample is one job, on a thread that leaves the processor to who asks.
+// How loaders read: each sample is one job, on a low-priority thread that yields the processor to the caller.
 
 #include <doctest/doctest.h>
 
@@ -31,7 +31,7 @@ struct NotedRead {
   std::thread::id thread;
 };
 
-// Notes who reads what; two threads of its own.
+// Notes the reading thread and the sample; has two threads of its own.
 class NotedSource : public MadeSource {
  public:
   using MadeSource::MadeSource;
@@ -75,7 +75,7 @@ TEST_CASE("data: the values and the targets of a sample are read by one thread, 
   for (std::int64_t s = 0; s < 12; ++s) {
     std::vector<NotedRead> of;
     std::copy_if(calls.begin(), calls.end(), std::back_inserter(of), [s](const NotedRead& call) { return call.sample == s; });
-    REQUIRE(of.size() >= 2);  // shifts may cut the values into several boxes
+    REQUIRE(of.size() >= 2);  // shifts may split the values into several boxes
     for (std::size_t i = 0; i < of.size(); ++i) {
       CHECK(of[i].targets == (i + 1 == of.size()));
       CHECK((of[i].thread == of[0].thread));
@@ -113,7 +113,7 @@ TEST_CASE("jobs: their threads do batch work, who submits them does not") {
     return result;
   };
   const auto before = policy();
-  // What the system lets a thread do, it lets those of a queue do.
+  // If the system lets a thread lower its priority, the threads of a queue do so.
   bool allowed = false;
   std::thread([&] {
     const sched_param none{};

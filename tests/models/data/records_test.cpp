@@ -1,4 +1,4 @@
-// TFRecord files of volumes, and volumes beside labels in NumPy's files, as MLPerf's benchmarks have them.
+// TFRecord files of volumes, and volumes with labels in NumPy's files, as in MLPerf's benchmarks.
 
 #include <doctest/doctest.h>
 
@@ -151,7 +151,7 @@ TEST_CASE("records: what is wrong is an error with the file") {
   write_file(folder / "v.tfrecord", bytes_of("damaged, and long enough"));
   CHECK(has(error_text([&] { two.check(0, 1); }), "v.tfrecord: not a TFRecord file"));
   if (gzip_available()) {
-    // 64 MiB of zeros behind a record that claims them: its length's checksum is right, memory is not asked for.
+    // 64 MiB of zeros after a record that claims them: the checksum of its length is right, but no memory may be allocated.
     auto claim = std::string(8, '\0');
     claim[5] = 127;
     const auto length = masked_crc32c(claim);
@@ -179,7 +179,7 @@ TEST_CASE("records: of many in one file each is read by itself") {
     REQUIRE(source.size() == all_records);
     CHECK(source.name_of_sample(7) == path.string() + " [7]");
     const auto looked_through = bytes_read();
-    // A plain file is only looked at where records begin; a buffer's worth each.
+    // A plain file is read only where records begin, one buffer each.
     if (start >= 0) CHECK(looked_through - start < (packed ? size + size / 4 : all_records * 10000));
     const auto check = [&](std::int64_t s) {
       CHECK(source.targets(s) == std::vector<double>{double(s), double(s) + 0.25, double(s) + 0.5, -double(s)});
@@ -189,7 +189,7 @@ TEST_CASE("records: of many in one file each is read by itself") {
     const auto in_order = bytes_read();
     if (start >= 0) CHECK(in_order - looked_through < size + size / 4);
     for (std::int64_t s = 0; s < 20; ++s) check((s * 67 + 140) % all_records);
-    // Of a packed file an interval of 1 MiB at most comes before a record.
+    // In a packed file at most an interval of 1 MiB is read before a record.
     if (start >= 0) CHECK(bytes_read() - in_order < 20 * (packed ? size * 6 / 10 : 30000));
   }
 }

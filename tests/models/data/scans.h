@@ -1,5 +1,5 @@
 #pragma once
-// Samples of different extents, made without files.
+// Samples of different extents, without files.
 
 #include <array>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace mpigrad::testing {
 
-// Volumes of several extents whose cells hold where they are: channel a the coordinate along axis a, and labels that are random,
-// but for one that is 7 in one cell alone.
+// Volumes of several extents whose cells hold their position: channel a holds 1 + the coordinate along axis a. Labels are random
+// from 0 to 2, except in cell (1, 2, 3), which has label 7.
 class Scans : public data::Source {
  public:
   Scans() {

@@ -1,4 +1,4 @@
-// A program of one's own is the same source without a grid, in a serial program, and with one.
+// A user's class is the same source without a grid, in a serial program, and with a grid.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Readers of every format, on files made here and on real data.
+// Readers of every format, on files generated here and on real data.
 
 #include <doctest/doctest.h>
 
@@ -50,7 +50,7 @@ TEST_CASE("sources: IDX") {
   CHECK(batch.x.shape() == Shape{1, 1, 2, 4, 1});
   CHECK(batch.x.data<float>()[1] == static_cast<float>(17 / 255.0));
   CHECK(batch.y.type() == TensorType{{1, 2}, DType::int64});
-  // A part of a picture, and labels that are given.
+  // A part of a picture, and given labels.
   CHECK(source->values(0, {{0, 1, 2}, {1, 2, 4}}) == std::vector<double>{6, 7});
   const auto given = open_source(folder / "t-images-idx3-ubyte", {.labels = {{"my", folder / "t-letter-idx1-ubyte"}}});
   CHECK(given->target_names() == std::vector<std::string>{"my"});
@@ -75,7 +75,7 @@ TEST_CASE("sources: IDX") {
     packed[packed.size() - 6] ^= std::byte{1};  // of the checksum
     write_file(folder / "z/t-images-idx3-ubyte.gz", packed);
     CHECK(has(open_error(folder / "z/t-images-idx3-ubyte.gz"), "the file is corrupt"));
-    // Two members are one file after the other.
+    // Two gzip members are one file after the other.
     const auto half = plain.size() / 2;
     auto two = gzip({plain.data(), half});
     const auto rest = gzip({plain.data() + half, plain.size() - half});
@@ -122,7 +122,7 @@ TEST_CASE("sources: CIFAR") {
   CHECK(source->extents() == Shape{1, 32, 32});
   CHECK(source->channels() == 3);
   CHECK(source->targets(2) == std::vector<double>{7});
-  const auto values = values_of(*source, 1);  // red, green and blue of a pixel together
+  const auto values = values_of(*source, 1);  // red, green and blue of a pixel are adjacent
   CHECK(std::vector<double>(values.begin(), values.begin() + 6) == std::vector<double>{1, 51, 101, 2, 52, 102});
   CHECK(open_source(folder.path, {.group = "test"})->targets(0) == std::vector<double>{1});
   CHECK(open_source(folder / "data_batch_2.bin")->size() == 1);
@@ -231,7 +231,7 @@ TEST_CASE("sources: NIfTI") {
     const auto values = values_of(*source, 0);
     for (std::size_t i = 0; i < 6; ++i) CHECK(values[i] == doctest::Approx(0.2 * static_cast<double>(i)));
   }
-  // Channels are the fourth dimension and last here; a constant volume is 0; bytes.
+  // Channels are the fourth dimension of the file and the last one here; a constant volume becomes 0; bytes.
   write_file(path, nifti_file({2, 1, 1, 2}, 2, {0, 1, 2, 4}));
   CHECK(values_of(*open_source(path), 0) == std::vector<double>{0, 0.5, 0.25, 1});
   write_file(path, nifti_file({2, 1, 1}, 2, {9, 9}));
@@ -252,7 +252,7 @@ TEST_CASE("sources: NIfTI") {
   pair[345] = std::byte{'x'};
   CHECK(has(refused(pair), "not a NIfTI-1 file"));
 
-  // A folder of volumes of different extents: the middle, zeros around.
+  // A folder of volumes of different extents: cropped around the centre, or padded with zeros.
   fs::remove(path);
   write_file(folder / "a.nii", nifti_file({2, 1, 1}, 2, {0, 1}));
   write_file(folder / "b.nii", nifti_file({4, 1, 1}, 2, {2, 0, 4, 1}));
@@ -288,7 +288,7 @@ TEST_CASE("sources: folders of pictures") {
   }
   CHECK(FolderSource(folder / "data").classes() == std::vector<std::string>{"cats", "dogs"});
 
-  // Grey beside colour, other extents: by options only.
+  // Grey and colour pictures together, other extents: only with options.
   write_png(folder / "data/dogs/grey.png", 2, 3, 1, std::vector<std::uint8_t>(6, 9));
   CHECK(has(open_error(folder / "data"), "grey.png has 1 channels"));
   const auto asked = open_source(folder / "data", {.channels = 3});
@@ -298,7 +298,7 @@ TEST_CASE("sources: folders of pictures") {
   CHECK(has(open_error(folder / "data"), "grey.png is [1, 4, 8]"));
   CHECK(values_of(*open_source(folder / "data", {.extents = {2, 2}}), 3) == std::vector<double>(12, 9));
 
-  // Corrupt files are named, when they are asked for.
+  // Corrupt files are named in errors when their samples are read.
   auto bytes = read_bytes(folder / "data/dogs/grey.png");
   bytes.resize(bytes.size() - 30);
   write_file(folder / "data/dogs/grey.png", bytes);
@@ -334,7 +334,7 @@ TEST_CASE("sources: real digits and letters") {
   CHECK(mnist->size() == 8000);
   CHECK(mnist->extents() == Shape{1, 28, 28});
   CHECK(mnist->target_names() == std::vector<std::string>{"labels"});
-  // The nearest centroid knows 85.5 % of the digits.
+  // The nearest centroid recognises 85.5 % of the digits.
   std::vector<std::vector<double>> centroids(10, std::vector<double>(784)), all;
   std::vector<int> counts(10), labels;
   for (std::int64_t i = 0; i < mnist->size(); ++i) {

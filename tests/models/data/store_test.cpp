@@ -1,5 +1,5 @@
 // Samples kept in the memory of the ranks, and samples that ranks read together: the same batches as read from files, each file
-// read once, and no more kept than allowed.
+// read once, and no more memory than allowed.
 
 #include <doctest/doctest.h>
 
@@ -22,10 +22,10 @@ namespace {
 
 struct Reads {
   std::atomic<std::int64_t> cells{0}, target_cells{0};
-  std::atomic<int> failures{0};  // that are still to come
+  std::atomic<int> failures{0};  // failures still to come
 };
 
-// uint16 volumes with a label in each cell, or int16 ones with numbers; extents that differ if asked for.
+// uint16 volumes with a label in each cell, or int16 volumes with target numbers; optionally different extents.
 class Counted : public Source {
  public:
   Counted(std::shared_ptr<Reads> reads, bool cells, bool differ) : reads_(std::move(reads)) {
@@ -148,7 +148,7 @@ TEST_CASE("store: what does not fit is read each time, and what fits is not") {
   const LoaderOptions plain{.batch = 4, .seed = 3, .shuffle = true, .flips = true, .cache_bytes = 0};
   const auto expected = gathered({}, plain, false, false, std::make_shared<Reads>());
   auto options = plain;
-  constexpr std::int64_t block = 3 * 5 * 7 * 2 * 2;  // of {depth = 2}, int16, 2 channels
+  constexpr std::int64_t block = 3 * 5 * 7 * 2 * 2;  // with {depth = 2}, int16, 2 channels
   options.store_bytes = 2 * block + 1;
   const auto reads = std::make_shared<Reads>();
   Loader::InStore stored;
@@ -156,7 +156,7 @@ TEST_CASE("store: what does not fit is read each time, and what fits is not") {
   CHECK(stored.samples == 4);
   CHECK(stored.room == 4);
   CHECK(stored.bytes <= options.store_bytes);
-  // 29 batches' worth of samples (the first epoch lacks a batch), those of 4 samples once.
+  // The samples of 29 batches (the first epoch lacks one batch); the 4 stored samples are read only once.
   CHECK(reads->cells < 33 * 6 * 5 * 7);
   CHECK(reads->cells > 11 * 6 * 5 * 7);
   CHECK_THROWS_AS(Loader(std::make_shared<Counted>(reads, false, false), {.store_bytes = -1}), Error);
@@ -184,7 +184,7 @@ TEST_CASE("store: a sample that one rank cannot read ends all of them, with its 
     const auto reads = std::make_shared<Reads>();
     const auto error = error_text([&] {
       on_ranks(4, [&](const Communicator& world) {
-        // One rank's reads of the first samples fail; with flips the others need its blocks.
+        // One rank's reads of the first samples fail; with flips the other ranks need its blocks.
         const auto mine = world.rank() == 1 ? reads : std::make_shared<Reads>();
         if (world.rank() == 1) mine->failures = 3;
         const Loader loader(std::make_shared<Counted>(mine, false, false), {.grid = make_grid(world, {.sample = 2, .depth = 2}),
@@ -244,7 +244,7 @@ TEST_CASE("collective reading: windows of samples that differ in size, and what 
   const GridExtents grid{.sample = 2, .depth = 2, .width = 2};
   const auto together = std::make_shared<Reads>();
   CHECK(gathered(grid, options, true, true, together) == expected);
-  CHECK(together->cells == independent->cells);  // of the windows, and no more
+  CHECK(together->cells == independent->cells);  // only the windows
   options.store_bytes = 100;
   const auto reads = std::make_shared<Reads>();
   Loader::InStore stored;
@@ -261,7 +261,7 @@ TEST_CASE("collective reading: a piece that one rank cannot read ends all ranks 
       on_ranks(4, [&](const Communicator& world) {
         const auto mine = std::make_shared<Reads>();
         if (world.rank() == 2) mine->failures = 3;
-        // All four share the samples, and with flips each needs what rank 2 reads.
+        // All four ranks share the samples, and with flips each needs the data that rank 2 reads.
         const Loader loader(std::make_shared<Counted>(mine, false, false), {.grid = make_grid(world, {.depth = 2, .width = 2}),
                                                                             .batch = 2,
                                                                             .flips = true,
@@ -276,7 +276,7 @@ TEST_CASE("collective reading: a piece that one rank cannot read ends all ranks 
       });
     });
     CHECK(told >= 1);
-    // Of the first sample or of the second: the order of their jobs decides.
+    // For the first or the second sample, depending on the order of their jobs.
     CHECK_MESSAGE((has(error, "[test] sample ") && has(error, "cannot be read")), error);
   }
 }
@@ -292,9 +292,9 @@ TEST_CASE("data: epochs that follow each other are read without a gap, others no
                                  .prefetch = 2,
                                  .assemble_ahead = assemble_ahead,
                                  .cache_bytes = 0});
-    // The samples that an epoch from `first` on reads, of which there are ten, and of the one behind it.
+    // The number of samples read in an epoch from step `first` on (ten for a whole epoch) and ahead for the next one.
     const auto read_by = [&](std::int64_t epoch, std::int64_t first = 0) {
-      source->queue().run([] {});  // what has been submitted is read
+      source->queue().run([] {});  // all submitted reads have finished
       const auto before = reads->cells.load();
       std::vector<std::vector<double>> targets, expected;
       for (const auto& batch : loader.epoch(epoch, first)) targets.push_back(batch.y.to_vector());
@@ -309,13 +309,13 @@ TEST_CASE("data: epochs that follow each other are read without a gap, others no
     };
     CHECK(read_by(0) == 10);
     CHECK(read_by(1) == 10 + 4);
-    CHECK(read_by(2) == 10);  // four of them were there, four of the next one are
-    CHECK(read_by(2) == 10);  // those are of no use
+    CHECK(read_by(2) == 10);  // four were read before, four are read for the next epoch
+    CHECK(read_by(2) == 10);  // those four are not used
     CHECK(read_by(2) == 10);
     CHECK(read_by(3, 4) == 2 + 4);
     CHECK(read_by(4, 1) == 8 + 4);
     CHECK(read_by(7) == 10);
-    // One that is dropped half way leaves nothing behind that another one would take.
+    // An epoch that is stopped halfway leaves no data that another epoch would take.
     for (const auto& batch : loader.epoch(8))
       if (batch.x.dim(0) > 0) break;
     CHECK(read_by(9) == 10 + 4);

@@ -1,5 +1,5 @@
-// Targets that are not one row of classes: numbers of any shape, and labels of cells, which are split, flipped and shifted as
-// their sample is; in memory, from a class of one's own and through HDF5.
+// Targets that are not one row of classes: numbers of any shape, and labels of cells, which are split, flipped and shifted with
+// their sample; in memory, from a user's class and through HDF5.
 
 #include <doctest/doctest.h>
 
@@ -31,7 +31,7 @@ Tensor numbers(const Shape& shape, DType dtype, std::uint64_t key, double scale)
   return from_vector(shape, values, dtype);
 }
 
-// Volumes whose cells are numbered, with labels that are a function of those numbers.
+// Volumes with numbered cells, with labels that are a function of those numbers.
 Tensor volumes() {
   std::vector<double> values(static_cast<std::size_t>(samples * cells.elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
@@ -44,7 +44,7 @@ Tensor cell_labels() {
   return from_vector({samples, 5, 4, 6}, values, DType::uint8);
 }
 
-// The same as a class of one's own.
+// The same data as a user's class.
 class Labelled : public Source {
  public:
   std::int64_t size() const override { return samples; }
@@ -70,7 +70,7 @@ class Labelled : public Source {
 
 LoaderOptions moved() { return {.batch = 2, .seed = 3, .shuffle = true, .flips = true, .shifts = true}; }
 
-// All batches of an epoch, whole on every rank.
+// All batches of an epoch, gathered on every rank.
 std::vector<std::vector<double>> batches(const SourcePtr& source, const LoaderOptions& options) {
   std::vector<std::vector<double>> result;
   for (const auto& [x, y] : Loader(source, options).epoch(1))

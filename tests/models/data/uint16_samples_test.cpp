@@ -1,5 +1,5 @@
-// Samples and labels of cells that are stored as unsigned 16-bit integers, most of them beyond int16: the batches, losses and
-// files of the same numbers in float32 and int32.
+// Samples and labels of cells stored as unsigned 16-bit integers, most of them beyond int16: batches, losses and files equal
+// those of the same numbers in float32 and int32.
 
 #include <doctest/doctest.h>
 
@@ -34,7 +34,7 @@ Tensor volumes(DType type) {
   return from_vector({samples, extents[0], extents[1], extents[2], 2}, values, type);
 }
 
-// Few cells are of another class than 0.
+// Few cells have another class than 0.
 Tensor labels(DType type, double second = 2) {
   Values values(static_cast<std::size_t>(samples * extents.elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = i % 31 == 0 ? 1 : i % 37 == 0 ? second : 0;

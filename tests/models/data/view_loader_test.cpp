@@ -1,4 +1,4 @@
-// Pairs of views: the same on every grid, number of ranks and number of threads.
+// Pairs of views: the same for every grid, number of ranks and number of threads.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Bytes, with two labels that say which sample it is.
+// Bytes, with two labels that identify the sample.
 SourcePtr bytes_source(std::int64_t n, const Shape& extents, std::int64_t channels) {
   Samples samples{"made.up", n, channels, extents, DType::uint8, {}};
   for (std::int64_t i = 0; i < n * extents.elements() * channels; ++i)
@@ -33,7 +33,7 @@ SourcePtr bytes_source(std::int64_t n, const Shape& extents, std::int64_t channe
 
 using Values = std::vector<double>;
 
-// Everything of two epochs, gathered.
+// The contents of two epochs, gathered.
 std::vector<Values> all_of(const ViewLoader& loader, bool distributed) {
   std::vector<Values> result;
   const auto whole = [&](const Tensor& x) { return distributed ? gather_all(x).to_vector() : x.to_vector(); };
@@ -99,7 +99,7 @@ TEST_CASE("views: what a batch holds") {
       CHECK(batch.labels[0].data<std::int64_t>()[i] == 10 * sample);
       CHECK(batch.labels[1].data<std::int64_t>()[i] == sample * sample);
       CHECK(batch.x[0].is_constant());
-      // The view of the recipe that does nothing is the sample, and views of an index do not depend on its place in the batch.
+      // The identity view of the recipe is the sample, and views of an index do not depend on its place in the batch.
       const auto stored = source->values(sample, source->whole());
       for (std::size_t k = 0; k < 16; ++k)
         CHECK(batch.x[0].data<float>()[16 * i + static_cast<std::int64_t>(k)] == static_cast<float>(stored[k] / 255.0));
@@ -128,18 +128,18 @@ TEST_CASE("views: what a batch holds") {
   options.seed = 4;
   CHECK(flips(options) != all);
   options.seed = 3;
-  // Views differ from each other and from epoch to epoch.
+  // Views differ from each other and between epochs.
   const ViewLoader again(source, options);
   const auto first = again.batch(0, 0), later = again.batch(1, 0);
   CHECK(first.x[0].to_vector() != first.x[1].to_vector());
   CHECK(ViewLoader(source, other).batch(0, 0).x[0].to_vector() != ViewLoader(source, other).batch(1, 0).x[0].to_vector());
   (void)later;
 
-  std::int64_t place = 3;  // of an epoch whose first batches are behind a training
+  std::int64_t place = 3;  // an epoch whose first batches have been used already
   for (const auto& batch : again.epoch(1, place)) CHECK(batch.x[1].to_vector() == again.batch(1, place++).x[1].to_vector());
   CHECK(place == again.steps());
 
-  for (const auto& batch : again.epoch(0)) {  // left early: what is being prepared must not outlive its memory
+  for (const auto& batch : again.epoch(0)) {  // stopped early: views in preparation must not outlive their memory
     CHECK(batch.x[0].dim(0) == 2);
     break;
   }
@@ -153,7 +153,7 @@ TEST_CASE("views: what is refused") {
   CHECK(has(refused({.batch = 0, .views = {{}}}), "at least one sample"));
   CHECK(has(refused({.batch = 2, .views = {{{augment::random_crop({1, 8, 8})}}}}), "does not fit"));
   CHECK(has(refused({.batch = 2, .views = {{}}, .samples = {4}}), "sample 4 of 4"));
-  // A recipe that does not keep its word.
+  // A recipe that breaks its declared extents.
   const augment::Recipe broken{{"grow", 1, [](augment::Sample& x, const Philox&) { x = augment::Sample({1, 9, 9}, 1); }, {}}};
   CHECK(has(error_text([&] { ViewLoader(source, {.batch = 2, .views = {{broken}}}).batch(0, 0); }),
             "'grow' made extents [1, 9, 9]"));
@@ -184,7 +184,7 @@ TEST_CASE("views: a sample that is not finite is named on all ranks") {
       require(has(text, "sample 4 is not finite: ") && has(text, "v.npy [4]"), "[test] {}", text);
     });
   }
-  // What cannot be read throws where its batch is asked for.
+  // An unreadable sample throws when its batch is requested.
   struct Broken : MemorySource {
     using MemorySource::MemorySource;
     void read(std::int64_t sample, const Box& box, std::byte* out) const override {

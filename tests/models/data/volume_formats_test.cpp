@@ -1,4 +1,4 @@
-// What holds for every row of the table of formats.
+// Properties that hold for every row of the table of formats.
 
 #include "models/data/volumes/volume_formats.h"
 
@@ -61,7 +61,7 @@ TEST_CASE("volume formats: labels are written on the cells of any header and rea
         CHECK(orientation_of(back.header) == (like.placed ? "LPS" : ""));
         CHECK(format.read_header(path).extents == like.extents);
         CHECK(format.read_values(path).values[23] == static_cast<float>(labels[23]));
-        // On the cells of a file that was read.
+        // With the cells of a file that was read.
         format.write_labels(path, labels, back.header, true);
         CHECK(difference(format.read_header(path), like) == "");
       }

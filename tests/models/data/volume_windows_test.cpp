@@ -1,4 +1,4 @@
-// Samples of different extents: windows of them, deformed and changed, the same on every grid.
+// Samples of different extents: windows of them, deformed and augmented, the same on every grid.
 
 #include <doctest/doctest.h>
 
@@ -88,7 +88,7 @@ TEST_CASE("volumes: windows reach every place, and those with foreground hold so
   int aimed = 0;
   for (std::int64_t epoch = 0; epoch < 400; ++epoch) {
     places.insert(data::draw_window(1, epoch, 3, extents, {.extents = window}, nullptr));
-    // Of three classes, one of which is a single cell: it lies in a third of the windows at least.
+    // Labels of three classes, one of which is a single cell: at least a third of the windows contain it.
     const auto begin = data::draw_window(1, epoch, 3, extents, {.extents = {1, 1, 1}, .foreground = 1}, &cells);
     CHECK(Scans::label(3, begin) != 0);
     aimed += begin == std::array<std::int64_t, 3>{1, 2, 3};
@@ -129,7 +129,7 @@ TEST_CASE("volumes: an elastic deformation moves cells smoothly and no further t
   double furthest = 0;
   for (std::int64_t d = 2; d < 6; ++d)
     for (std::int64_t h = 2; h < 6; ++h)
-      for (std::int64_t w = 2; w < 6; ++w) {  // of the others' places some lie outside
+      for (std::int64_t w = 2; w < 6; ++w) {  // some places of the other windows lie outside
         const auto cell = static_cast<std::size_t>((d * 8 + h) * 8 + w);
         std::array<std::int64_t, 3> nearest{};
         for (std::size_t a = 0; a < 3; ++a) {

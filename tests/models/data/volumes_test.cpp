@@ -1,4 +1,4 @@
-// Samples of different extents: normalised ones, and folders of volumes with labels or a table of targets.
+// Samples of different extents: normalised samples, and folders of volumes with labels or a table of targets.
 
 #include <doctest/doctest.h>
 
@@ -50,13 +50,13 @@ TEST_CASE("volumes: normalised samples have mean 0 and deviation 1, box by box")
   const auto part = source->values(0, {{2, 3, 1}, {3, 4, 2}});
   for (std::size_t c = 0; c < 3; ++c) CHECK(part[c] == whole[static_cast<std::size_t>((2 * 12 + 3) * 5 + 1) * 3 + c]);
 
-  // Cells that are 0 stay, whatever the mean of the others; a constant channel becomes 0.
+  // Zero cells stay zero, independent of the mean of the others; a constant channel becomes 0.
   const auto few =
       data::from_tensors(constant(from_vector({1, 1, 2, 3, 2}, std::vector<double>{0, 5, 2, 5, 4, 5, 6, 5, 0, 5, 4, 5})),
                          constant(from_vector({1, 1}, std::vector<double>{0})));
   const auto nonzero = data::normalised(few, data::Normalisation::nonzero);
   const auto values = nonzero->values(0, nonzero->whole());
-  const double unit = std::sqrt(2.0);  // of 2, 4, 6, 4: mean 4, variance 2
+  const double unit = std::sqrt(2.0);  // values 2, 4, 6, 4: mean 4, variance 2
   const std::vector<double> expected{0, -2 / unit, 0, 2 / unit, 0, 0};
   for (std::size_t i = 0; i < 6; ++i) {
     CHECK(values[2 * i] == doctest::Approx(expected[i]).epsilon(1e-6));
@@ -91,7 +91,7 @@ TEST_CASE("volumes: a folder of images and labels, as stored and resampled") {
   CHECK(fine.extents_of(0) == Shape{4, 6, 2});
   CHECK(fine.spacing_of(0) == std::array{0.5, 1.0, 2.0});
   const auto stored = source.values(0, source.whole_of(0)), resampled = fine.values(0, fine.whole_of(0));
-  // Two cells of four along the width became one, and the first plane of the depth stays where nothing lies before it.
+  // Two of four cells along the width became one, and the first plane of the depth is unchanged if no plane lies before it.
   CHECK(resampled[0] == doctest::Approx((stored[0] + stored[1]) / 2));
   CHECK(resampled[12 + 1] == doctest::Approx(0.75 * (stored[2] + stored[3]) / 2 + 0.25 * (stored[24 + 2] + stored[24 + 3]) / 2));
   std::vector<std::int32_t> nearest(static_cast<std::size_t>(fine.extents_of(0).elements()));

@@ -1,4 +1,4 @@
-// Evaluation of embeddings: against plain loops over the whole set, on any number of ranks, and at the ends of each scale.
+// Evaluation of embeddings: against plain loops over the whole set, on any number of ranks, and at the limits of each scale.
 
 #include "models/evaluate/embeddings.h"
 
@@ -43,7 +43,7 @@ Clusters clusters(std::int64_t samples, std::int64_t classes, double spread, std
   const auto at = integers(labels);
   return {take(normal({classes, width}, 99), at) + normal({samples, width}, key) * spread, at};
 }
-// This rank's rows, as uneven as 0, 1, 2, ... and the rest.
+// This rank's rows; blocks of 0, 1, 2, ... rows, and the rest on the last rank.
 Tensor mine(const Tensor& x, const Communicator& comm) {
   const int p = comm.size(), r = comm.rank();
   const auto begin = std::min<std::int64_t>(x.dim(0), r * (r - 1) / 2);
@@ -91,7 +91,7 @@ TEST_CASE("evaluate: neighbours and their vote are those of all pairs") {
     for (std::size_t i = 0; i < found.neighbour.size(); ++i)
       require(found.neighbour[i] == expected[first + i / 7][i % 7], "[test] neighbour {}", i);
     close(losses::neighbour_accuracy(here, there, comm, {.neighbours = 7, .temperature = 0.2, .tile = 3}), right / 23);
-    // A set that is whole on each rank.
+    // A set that each rank holds as a whole.
     const auto alone = comm.split(comm.rank(), 0);
     close(losses::neighbour_accuracy({queries.z, queries.labels}, {bank.z, bank.labels}, alone,
                                      {.neighbours = 7, .temperature = 0.2}),
@@ -123,7 +123,7 @@ TEST_CASE("evaluate: recall of partners and of labels") {
   std::vector<double> pairs(3, 0.0), alike(3, 0.0);
   for (std::size_t i = 0; i < n; ++i) {
     std::int64_t before = 0, other = 0;
-    double best = -2;  // the nearest of one's label
+    double best = -2;  // the nearest one with the same label
     for (std::size_t j = 0; j < n; ++j) {
       before += formulas::dot(x[i], y[j]) > formulas::dot(x[i], y[i]) ? 1 : 0;
       if (j != i && labels[j] == labels[i]) best = std::max(best, formulas::dot(z[i], z[j]));
@@ -140,7 +140,7 @@ TEST_CASE("evaluate: recall of partners and of labels") {
     const auto found = losses::paired_recall(mine(a, comm), mine(b, comm), comm, k, 5),
                of_labels = losses::label_recall(mine(few, comm), comm, k, 5);
     for (std::size_t c = 0; c < 3; ++c) close(found[c], pairs[c]), close(of_labels[c], alike[c]);
-    // Embeddings that are all the same find nothing but by chance.
+    // Identical embeddings find neighbours only by chance.
     const auto same = mine(ones({n, width}), comm);
     close(losses::paired_recall(same, same, comm, {1})[0], 0);
     close(losses::paired_recall(same, same, comm, {n})[0], 1);
@@ -166,7 +166,7 @@ TEST_CASE("evaluate: alignment and uniformity are means over pairs") {
 }
 
 TEST_CASE("evaluate: eigenvalues of symmetric matrices") {
-  // Of the second difference: 2 - 2 cos(k pi / (n + 1)).
+  // The matrix of second differences has the eigenvalues 2 - 2 cos(k pi / (n + 1)).
   for (const std::int64_t size : {1, 2, 3, 17}) {
     std::vector<double> a(static_cast<std::size_t>(size * size), 0.0);
     for (std::int64_t i = 0; i < size; ++i) {
@@ -178,7 +178,7 @@ TEST_CASE("evaluate: eigenvalues of symmetric matrices") {
       CHECK(values[static_cast<std::size_t>(k)] ==
             doctest::Approx(2 - 2 * std::cos(static_cast<double>(k + 1) * M_PI / static_cast<double>(size + 1))).epsilon(1e-12));
   }
-  // A full one: V diag V^T with a reflection V = 1 - 2 v v^T / |v|^2 and eigenvalues that repeat.
+  // A full matrix: V diag V^T with a reflection V = 1 - 2 v v^T / |v|^2 and repeated eigenvalues.
   const std::vector<double> expected{-3, 0, 0, 1, 1, 1, 8}, v{1, -2, 3, 0.5, 2, -1, 4};
   const double square = formulas::dot(v, v);
   std::vector<double> a(49, 0.0);
@@ -203,7 +203,7 @@ TEST_CASE("evaluate: collapse is seen") {
     require(two.deviation[0] > 0.5 && two.deviation[3] < 1e-8, "[test] {}", two.deviation[3]);
     const auto point = losses::collapse(mine(ones({n, 4}, DType::float32) * 0.3, comm), comm);
     require(point.effective_rank == 0 && point.mean_deviation < 1e-7, "[test] {}", point.effective_rank);
-    // Embeddings of any length: the deviation is of directions.
+    // Embeddings of any length: the deviation is that of directions.
     close(losses::collapse(mine(z * 1000, comm), comm).mean_deviation, all.mean_deviation);
   });
 }
@@ -220,7 +220,7 @@ TEST_CASE("evaluate: the probe is the minimum, on any number of ranks") {
   CHECK(one.iterations > 3);
   CHECK(one.iterations < 200);
   CHECK(accuracy > 0.6);
-  // The objective by plain loops is stationary there: any small step makes it larger.
+  // The objective, as plain loops, is stationary there: any small step increases it.
   const auto x = mpigrad::testing::contrastive::matrix_of(train.z);
   const auto labels = train.labels.to_vector();
   const auto objective = [&](const std::vector<double>& w) {
@@ -296,7 +296,7 @@ TEST_CASE("evaluate: a dimension that does not vary does not disturb the probe")
 }
 
 TEST_CASE("evaluate: few-shot episodes do not depend on ranks, and are chance where nothing is known") {
-  // Three groups of eight classes of five samples; one group more has too few classes.
+  // Three groups of eight classes with five samples; one more group has too few classes.
   std::vector<double> labels, groups;
   for (int c = 0; c < 27; ++c)
     for (int i = 0; i < 5; ++i) labels.push_back(100 + c), groups.push_back(c / 8);

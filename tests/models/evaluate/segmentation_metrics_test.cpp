@@ -1,4 +1,4 @@
-// Scores of segmentation: by hand, and against references that look at every pair of cells.
+// Scores of segmentation: by hand, and against references that examine every pair of cells.
 
 #include <doctest/doctest.h>
 
@@ -34,7 +34,7 @@ struct Volume {
       if (at[static_cast<std::size_t>(a)] < 0 || at[static_cast<std::size_t>(a)] >= extents[a]) return false;
     return true;
   }
-  // Outside, no label.
+  // No label outside the volume.
   std::int32_t operator()(const Position& at) const { return contains(at) ? labels[cell(at)] : -1; }
   std::int32_t& operator()(const Position& at) { return labels[cell(at)]; }
   std::vector<Position> positions() const {
@@ -52,7 +52,7 @@ Volume with_cells(const Shape& extents, const std::vector<Position>& cells, std:
   return volume;
 }
 
-// Cells from `first` on, before `end`.
+// A box of cells from `first` (included) to `end` (excluded).
 Volume with_box(const Shape& extents, const Position& first, const Position& end) {
   Volume volume{extents};
   for (const auto& at : volume.positions())
@@ -61,7 +61,7 @@ Volume with_box(const Shape& extents, const Position& first, const Position& end
   return volume;
 }
 
-// Each cell by itself; classes - 1 as rare as asked.
+// Independent cells; `background`: the fraction of cells of class 0.
 Volume scattered(const Shape& extents, std::uint64_t seed, double background, std::int64_t classes = 2) {
   Volume volume{extents};
   const Philox random{.key = seed};
@@ -71,7 +71,7 @@ Volume scattered(const Shape& extents, std::uint64_t seed, double background, st
   return volume;
 }
 
-// An ellipsoid somewhere, often beyond the border, with holes.
+// An ellipsoid at a random place, often beyond the border, with holes.
 Volume blob(const Shape& extents, std::uint64_t seed) {
   auto volume = scattered(extents, seed, 0.1);
   const Philox random{.key = seed, .stream = 1};
@@ -103,7 +103,7 @@ std::vector<Position> brute_force_surface(const Volume& volume, std::int32_t lab
   return result;
 }
 
-// Every surface cell of one beside every one of the other.
+// Compares every surface cell of one with every surface cell of the other.
 double brute_force_direction(const std::vector<Position>& from, const std::vector<Position>& to,
                              const std::array<double, 3>& spacing) {
   std::vector<double> distances;
@@ -142,7 +142,7 @@ void check_distance(const Volume& truth, const Volume& predicted, std::int32_t l
   if (value) CHECK(std::abs(*value - *expected) <= 1e-12 * *expected);
 }
 
-// The least cell of a component is its name: names spread between neighbours until nothing changes.
+// The smallest cell number of a component is its name: names spread between neighbours until nothing changes.
 Labels brute_force_largest(const Volume& volume, std::int32_t classes) {
   const auto positions = volume.positions();
   std::vector<std::size_t> name(positions.size());
@@ -214,8 +214,8 @@ TEST_CASE("segmentation metrics: Hausdorff distances by hand") {
   const auto longer = with_box({1, 21, 1}, {0, 0, 0}, {1, 21, 1}), start = with_cells({1, 21, 1}, {{0, 0, 0}});
   CHECK(*found(longer, start, 1, {1, 1, 1}) == doctest::Approx(19).epsilon(1e-14));
 
-  // The inside of a cube is no surface: with a hole there it has the same one. So it is where the cube fills the volume, whose
-  // border is the mask's.
+  // The inside of a cube is not its surface, so a cube with a hole there has the same surface. The same holds if the cube fills
+  // the volume, whose border is then the mask's.
   for (const std::int64_t margin : {0, 1}) {
     const Position first{margin, margin, margin}, end{margin + 5, margin + 5, margin + 5};
     const Shape around{5 + 2 * margin, 5 + 2 * margin, 5 + 2 * margin};
@@ -245,7 +245,7 @@ TEST_CASE("segmentation metrics: Hausdorff distances without a surface, of equal
     const auto volume = scattered(extents, seed, 0.5, 4);
     for (std::int32_t label = 0; label < 4; ++label) CHECK(found(volume, volume, label) == 0.0);
   }
-  // Where the two are in the volume does not matter; enough cells between them for several threads.
+  // The position of the two in the volume does not matter; with enough cells between them for several threads.
   const auto near = found(with_cells({61, 40, 35}, {{0, 0, 0}, {0, 1, 0}}), with_cells({61, 40, 35}, {{60, 39, 34}}));
   CHECK(*near == doctest::Approx(*brute_force(with_cells({61, 40, 35}, {{0, 0, 0}, {0, 1, 0}}),
                                               with_cells({61, 40, 35}, {{60, 39, 34}}), 1, uneven)));
@@ -272,17 +272,17 @@ TEST_CASE("segmentation metrics: Hausdorff distances against every pair of cells
 }
 
 TEST_CASE("segmentation metrics: largest components by hand") {
-  // Corners connect, a gap does not; the first of equals stays; each class has its own.
+  // Cells connect at corners, but not over gaps; the first of equally large components stays; each class has its own.
   Volume corners = with_cells({3, 3, 6}, {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {0, 0, 4}, {0, 0, 5}});
   CHECK(largest(corners, 2) == with_cells({3, 3, 6}, {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}}).labels);
   CHECK(largest({{1, 1, 7}, {0, 1, 1, 0, 1, 1, 0}}, 2) == Labels{0, 1, 1, 0, 0, 0, 0});
   CHECK(largest({{1, 7, 1}, {1, 0, 1, 1, 0, 1, 1}}, 2) == Labels{0, 0, 1, 1, 0, 0, 0});
   CHECK(largest({{7, 1, 1}, {1, 2, 2, 1, 1, 2, 3}}, 4) == Labels{0, 2, 2, 1, 1, 0, 3});
-  // Rows that end beside the next one's beginning are no neighbours.
+  // The end of a row and the beginning of the next row are not neighbours.
   CHECK(largest({{1, 3, 3}, {1, 0, 0, 0, 0, 0, 2, 0, 1}}, 3) == Labels{1, 0, 0, 0, 0, 0, 2, 0, 0});
   CHECK(largest({{1, 2, 3}, {0, 0, 1, 1, 0, 0}}, 2) == Labels{0, 0, 1, 0, 0, 0});
   CHECK(largest({{2, 1, 3}, {0, 0, 1, 1, 0, 0}}, 2) == Labels{0, 0, 1, 0, 0, 0});
-  // Two classes that touch, and one that another cuts in two.
+  // Two classes that touch, and one that another class cuts in two.
   CHECK(largest({{1, 3, 4}, {1, 2, 1, 1, 1, 2, 1, 1, 2, 2, 0, 1}}, 3) == Labels{0, 2, 1, 1, 0, 2, 1, 1, 2, 2, 0, 1});
   CHECK(largest(Volume{{3, 4, 5}}, 3) == Labels(60));
   CHECK(largest(Volume{{3, 0, 5}}, 3).empty());
@@ -301,7 +301,7 @@ TEST_CASE("segmentation metrics: largest components against names that spread") 
           CHECK(largest(volume, classes + 1) == largest(volume, classes));
         }
       }
-  // A component of many cells in a row needs no deep stack.
+  // A component of many cells in a row needs no deep recursion.
   const auto full = with_box({100, 100, 100}, {0, 0, 0}, {100, 100, 100});
   CHECK(largest(full, 2) == full.labels);
 }

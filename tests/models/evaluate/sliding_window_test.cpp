@@ -17,7 +17,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Scores of a cell are a function of its own value alone.
+// The scores of a cell depend only on its own value.
 class PerCell : public nn::Module {
  public:
   Tensor operator()(const Tensor& x) override { return conv_(x); }

@@ -1,5 +1,5 @@
-// Writes networks as NAME.onnx, with NAME.x.npy and NAME.y.npy: an input of two samples and what the network makes of it, both as
-// the file has them, channels second. tests/models/export/onnx_runtime.py compares them with ONNX's own programs.
+// Writes networks as NAME.onnx, with NAME.x.npy and NAME.y.npy: an input of two samples and the network's output, both in the
+// order of the file, channels second. tests/models/export/onnx_runtime.py compares them with ONNX's own programs.
 //
 //   build/tests/onnx_files FOLDER
 
@@ -36,7 +36,7 @@ void write(const std::filesystem::path& folder, const std::string& name, nn::Mod
   net.build(one, {.seed = 3});
   net.train();
   for (std::uint64_t i = 0; i < 3; ++i)
-    static_cast<void>(net(random_normal(two, {.key = 90 + i}, 0.3, 1.5)));  // norms have running statistics of something
+    static_cast<void>(net(random_normal(two, {.key = 90 + i}, 0.3, 1.5)));  // so that norms have running statistics
   export_onnx(folder / (name + ".onnx"), net, one, {.overwrite = true});
   nn::EvaluationMode mode(net);
   const auto x = random_normal(two, {.key = 5}, 0, 1);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Networks that this project writes as ONNX, before ONNX's own checker and in ONNX Runtime, where python3 has both (pip install onnx
-# onnxruntime); against what the network itself computes. Prints `failed: NAME` for each failed test and ends with `N passed, M
-# failed, K skipped`. What was found: tests/bench/results/other_programs.md.
+# Networks exported to ONNX by this project, in ONNX's own checker and in ONNX Runtime, if python3 has both (pip install onnx
+# onnxruntime), compared with the output of the network itself. Prints `failed: NAME` for each failed test and ends with `N
+# passed, M failed, K skipped`. Results: tests/bench/results/other_programs.md.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)

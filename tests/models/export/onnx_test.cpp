@@ -1,4 +1,4 @@
-// Exported networks, run by the operators that pass ONNX's own tests (tests/ops/conformance), against what the network computes.
+// Exported networks, run by the operators that pass ONNX's own tests (tests/ops/conformance), against the output of the network.
 
 #include <doctest/doctest.h>
 #include <onnx.pb.h>
@@ -81,7 +81,7 @@ Tensor run(const mpigrad_onnx::Model& model, const Tensor& x) {
 
 const std::vector<int> to_onnx{0, 4, 1, 2, 3}, from_onnx{0, 2, 3, 4, 1};
 
-// The file that was written for one sample gives what the network computes for two others.
+// The file written for one sample must give the network's output for two other samples.
 void check(nn::Module& net, const Shape& one, double tolerance) {
   const Folder folder;
   Untaped scope;
@@ -89,7 +89,7 @@ void check(nn::Module& net, const Shape& one, double tolerance) {
   two[0] = 2;
   net.train();
   for (std::uint64_t i = 0; i < 3; ++i)
-    (void)net(random_normal(two, {.key = 90 + i}, 0.3, 1.5, net.dtype()));  // running statistics
+    (void)net(random_normal(two, {.key = 90 + i}, 0.3, 1.5, net.dtype()));  // so that norms have running statistics
   export_onnx(folder / "net.onnx", net, one);
   CHECK(net.training());
   CHECK(error_text([&] { export_onnx(folder / "net.onnx", net, one); }).find("exists already") != std::string::npos);
@@ -105,7 +105,7 @@ void check(nn::Module& net, const Shape& one, double tolerance) {
   CHECK(max(abs(found - expected)).item() <= tolerance * (1 + max(abs(expected)).item()));
 }
 
-// Much of what networks of one's own use.
+// Many of the features that users' networks have.
 class Mixed : public nn::Module {
  public:
   Tensor operator()(const Tensor& input) override {

@@ -118,12 +118,12 @@ std::vector<LossCase> make_cases() {
   return list;
 }
 
-// ---- wrong in the ways that are found in the wild
+// ---- wrong losses as found in published code
 
 Tensor logits(const Tensor& a, const Tensor& b, double temperature) {
   return matmul(a, b, {.transpose_b = true}) * (1 / temperature);
 }
-// Sum over local rows of the InfoNCE loss against columns, of which `first` is the first row's.
+// Sum over local rows of the InfoNCE loss against columns; column `first` is the partner of the first row.
 Tensor rows_against(const Tensor& a, const Tensor& all, std::int64_t first) {
   using namespace mpigrad::contrastive;
   const auto x = exp(logits(a, all, heat));
@@ -151,7 +151,7 @@ std::vector<LossCase> make_wrong() {
       Untaped scope;
       columns = constant(allgather(constant(u[1]), at.comm, at.rows));
     }
-    // As usual, the local block is put back with its gradient.
+    // As is common, the local block is inserted again with its gradient.
     const auto before = slice(columns, 0, 0, at.first), after = slice(columns, 0, at.first + at.here, columns.dim(0));
     return rows_against(u[0], concatenate({before, u[1], after}, 0), at.first) * (1 / n);
   });
@@ -301,7 +301,7 @@ double relative_difference(const Gradient& g, const Gradient& expected, const Pa
     norm += squares(expected.embeddings[v]);
   }
   for (std::size_t i = 0; i < g.same.size(); ++i) add(same, g.same[i], expected.same[i]), norm += squares(expected.same[i]);
-  // Ranks take each other's worst: NaN must not get lost.
+  // Takes the maximum over ranks; NaN must not get lost.
   const double all = total(full({}, local, DType::float64), part.comm) + total(full({}, same, DType::float64), part.comm);
   return std::sqrt(all / norm);
 }

@@ -21,7 +21,7 @@ struct Part {
   Tensor of(const Tensor& global) const;  // these rows
 };
 Rows balanced(int ranks);
-// As uneven as it gets: none on the first rank, most on the second.
+// Extremely uneven rows: none on the first rank, most on the second.
 Rows lopsided(int ranks);
 Part part_of(const Communicator& comm, const Rows& rows);
 
@@ -31,33 +31,33 @@ Matrix matrix_of(const Tensor& x);
 struct LossCase {
   std::string name;
   int views = 2;
-  std::function<Tensors(DType)> learned{};  // what the loss learns, at the start
-  // This rank's share, of its rows of the views.
+  std::function<Tensors(DType)> learned{};  // initial values of the loss's own parameters
+  // This rank's share of the loss, from its rows of the views.
   std::function<Tensor(const Tensors& views, const Tensors& learned, const Part& part)> share;
   std::function<double(const std::vector<Matrix>& views, const Tensors& learned)> formula;
   bool second_order = true;
 };
 
 const std::vector<LossCase>& cases();
-// Such as many code bases compute them: the same value, or nearly, and another gradient.
+// Losses as many code bases compute them: the value is the same, or nearly, but the gradient differs.
 const std::vector<LossCase>& wrong_cases();
 const LossCase& case_named(const std::string& name);
 
-// Global, the same on all ranks: inputs [samples, features] of a view and weights [width, features].
+// Global, replicated: inputs [samples, features] of a view and weights [width, features].
 Tensor inputs_of(int view, DType dtype);
 Tensor weights(DType dtype);
 Tensor class_labels();
 Tensors learned_of(const LossCase& loss, DType dtype);
-// Views as a network with replicated weights and an added `noise` makes them: this rank's rows.
+// Views computed by a network with replicated weights, plus `noise`: this rank's rows.
 Tensors embed(const LossCase& loss, const Tensor& w, const Tensors& noise, const Part& part);
 
-// Value and gradients of one batch: of the embeddings (this rank's rows), of the weights, of what is learned.
+// Value and gradients of one batch, with respect to the embeddings (this rank's rows), the weights and the loss's own parameters.
 struct Gradient {
   double value = 0;
   Tensors embeddings, same;
 };
 Gradient gradient_of(const LossCase& loss, const Part& part, DType dtype);
-// |g - expected| / |expected| over the whole gradient, the embeddings of all ranks included; the same on all ranks.
+// |g - expected| / |expected| over the whole gradient, including the embeddings of all ranks; replicated.
 double relative_difference(const Gradient& g, const Gradient& expected_whole, const Part& part);
 
 }  // namespace mpigrad::testing::contrastive

@@ -1,5 +1,5 @@
 #pragma once
-// Contrastive losses as plain loops over all pairs, unstable and slow: what the library's are compared with.
+// Contrastive losses as plain loops over all pairs, unstable and slow: the references for the library's losses.
 
 #include <cmath>
 #include <vector>
@@ -144,7 +144,7 @@ inline double moco(const Rows& queries, const Rows& keys, const Rows& queue, dou
   return loss;
 }
 
-// The paper's steps, literally: [n, K] scores, [n, K] assignments.
+// The steps of the paper without changes: [n, K] scores, [n, K] assignments.
 inline Rows sinkhorn(const Rows& scores, double epsilon) {
   const auto n = scores.size(), k = scores[0].size();
   Rows q = scores;
@@ -170,7 +170,7 @@ inline Rows sinkhorn(const Rows& scores, double epsilon) {
   return q;
 }
 
-// queue: earlier unit rows for each of the two assigned crops, or none
+// queue: earlier unit rows for each of the two assigned crops, or empty
 inline double swav(const std::vector<Rows>& crops, const Rows& prototypes, double temperature, double epsilon,
                    const std::vector<Rows>& queue = {}) {
   std::vector<Rows> scores;

@@ -1,4 +1,4 @@
-// Contrastive losses of 16-bit embeddings: computed with in float32, cotangents in the embeddings' type.
+// Contrastive losses of 16-bit embeddings: computed in float32, with cotangents in the embeddings' type.
 
 #include <doctest/doctest.h>
 
@@ -61,7 +61,7 @@ TEST_CASE("contrastive: 16-bit gradients on any number of ranks are those of one
     on_ranks(1, [&](const Communicator& comm) {
       expected = gradient_of(rounded, part_of(comm, balanced(1)), DType::float32);
       wide = gradient_of(loss, part_of(comm, balanced(1)), DType::float32);
-      // Eight bits of the embeddings are lost, so that the gradient is close to that of float32 and not equal to it.
+      // The embeddings have eight bits only, so the gradient is close to that of float32 but not equal.
       const double lost = relative_difference(expected, wide, part_of(comm, balanced(1)));
       INFO(loss.name, ": ", lost);
       CHECK(lost < 0.1);
@@ -73,7 +73,7 @@ TEST_CASE("contrastive: 16-bit gradients on any number of ranks are those of one
         const auto found = gradient_of(rounded, part, DType::float32);
         require(std::abs(found.value - expected.value) < 1e-5 * std::abs(expected.value), "[test] {} and {}", found.value,
                 expected.value);
-        // Cotangents that float32 has at the border between two numbers of bfloat16 may be rounded either way.
+        // Cotangents whose float32 value is midway between two bfloat16 numbers may be rounded either way.
         const double difference = relative_difference(found, expected, part);
         require(difference < 4e-3, "[test] {}", difference);
       });

@@ -1,5 +1,5 @@
-// What stands around contrastive losses: gradient caching, distributed embeddings, MoCo's queue and shuffling, SwAV's
-// assignments and queue.
+// Components for contrastive losses: gradient caching, distributed embeddings, MoCo's queue and shuffling, SwAV's assignments and
+// queue.
 
 #include <doctest/doctest.h>
 
@@ -180,7 +180,7 @@ TEST_CASE("contrastive: moco's queue, momentum encoder and shuffle") {
     check_on_ranks(size, "moco", [&](const Communicator& comm) {
       losses::KeyQueue queue({.keys = 5, .width = 2, .dtype = DType::float64});
       const auto start = queue.keys().to_vector();
-      // Three steps of three keys, numbered, go round the five places.
+      // Three steps of three numbered keys wrap around the five places.
       const auto cuts = balanced_cuts(3, size);
       const auto r = static_cast<std::size_t>(comm.rank());
       for (int step = 0; step < 3; ++step) {
@@ -237,7 +237,7 @@ TEST_CASE("contrastive: sinkhorn's assignments are the paper's, and do not overf
       for (std::size_t i = 0; i < found.size(); ++i)
         for (std::size_t k = 0; k < 4; ++k)
           require(std::abs(found[i][k] - expected[static_cast<std::size_t>(part.first) + i][k]) < 1e-12, "[test] {} {}", i, k);
-      // exp(1 / 0.001) has no float32.
+      // exp(1 / 0.001) overflows float32.
       for (const double value : losses::sinkhorn(cast(part.of(scores), DType::float32), comm, {.epsilon = 0.001}).to_vector())
         require(value >= 0 && value <= 1 + 1e-5, "[test] {}", value);
     });
@@ -252,7 +252,7 @@ TEST_CASE("contrastive: swav's queue keeps the latest embeddings, and gives them
       const auto r = static_cast<std::size_t>(comm.rank());
       for (int step = 0; step < 3; ++step) {
         require(!queue.full(), "[test] full at step {}", step);
-        // Two samples each time, of lengths that are brought to 1; the second crop looks the other way.
+        // Two samples per step, whose lengths are normalised to 1; the second crop points in the opposite direction.
         const auto all = from_vector({2, 2}, {2.0 + step, 0, 0, 3.0 + step}, DType::float64) * (step == 1 ? -1 : 1);
         const auto mine = slice(all, 0, cuts[r], cuts[r + 1]);
         queue.enqueue({mine, -mine}, comm);

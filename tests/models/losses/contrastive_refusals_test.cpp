@@ -26,12 +26,12 @@ namespace losses = mpigrad::contrastive;
 
 namespace {
 
-// The same error on all ranks, without its rank's own exception taking the others down.
+// The errors of all ranks; an exception on one rank does not end the others.
 std::vector<std::string> texts_of(int ranks, const std::function<void(const Communicator&)>& body) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
   on_ranks(ranks, [&](const Communicator& comm) {
     texts[static_cast<std::size_t>(comm.rank())] = error_text([&] { body(comm); });
-    barrier(comm);  // nothing is left over
+    barrier(comm);  // no messages are left over
   });
   return texts;
 }
@@ -105,7 +105,7 @@ TEST_CASE("contrastive: a batch that cannot be used is the same error on all ran
 
 namespace {
 
-// Every loss with what it needs beside the embeddings, by name.
+// Every loss with its other arguments, by name.
 struct NamedLoss {
   std::string name;
   std::function<void(const Tensor& a, const Tensor& b, double temperature, const Communicator&)> run;

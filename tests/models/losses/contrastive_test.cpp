@@ -1,5 +1,5 @@
-// Contrastive losses: their formulas as plain loops; values and gradients on any number of ranks against one rank; that the same
-// comparison finds the wrong constructions of the field; second derivatives; reference values of others.
+// Contrastive losses: formulas as plain loops; values and gradients on any number of ranks against one rank; detection of common
+// wrong constructions by the same comparison; second derivatives; reference values of other projects.
 
 #include <nlohmann/json.hpp>
 
@@ -23,7 +23,7 @@ using namespace mpigrad::testing::contrastive;
 
 namespace {
 
-constexpr int sizes[] = {1, 2, 3, 4, 5, 8};  // of 7 samples: at 8 some rank has none
+constexpr int sizes[] = {1, 2, 3, 4, 5, 8};  // with 7 samples: on 8 ranks some rank has none
 
 Gradient one_rank(const LossCase& loss, DType dtype) {
   Gradient result;
@@ -31,7 +31,7 @@ Gradient one_rank(const LossCase& loss, DType dtype) {
   return result;
 }
 
-// Relative errors of the gradient on so many ranks, of blocks as even as can be and as uneven, whichever is larger; of the value.
+// Relative error of the gradient on this number of ranks, the larger one of balanced and uneven blocks; and of the value.
 struct Errors {
   double gradient = 0, value = 0;
 };
@@ -43,7 +43,7 @@ Errors errors(const LossCase& loss, const Gradient& expected, int ranks, DType d
       const auto g = gradient_of(loss, part, dtype);
       const auto difference = relative_difference(g, expected, part);
       if (comm.rank() > 0) continue;
-      const auto larger = [](double a, double b) { return b <= a ? a : b; };  // NaN is larger
+      const auto larger = [](double a, double b) { return b <= a ? a : b; };  // NaN counts as larger
       worst.gradient = larger(worst.gradient, difference);
       worst.value = larger(worst.value, std::abs(g.value - expected.value) / std::abs(expected.value));
     }
@@ -95,7 +95,7 @@ TEST_CASE("contrastive: the comparison finds wrong constructions") {
     const auto expected = one_rank(loss, DType::float64);
     const bool right = loss.name.find("right") != std::string::npos;
     for (const int size : {2, 3, 4, 8}) {
-      // Local negatives only have no gradient to speak of where a rank has one sample, which is a difference, too.
+      // With local negatives only, the gradient vanishes if a rank has one sample, which is a difference, too.
       const auto found = errors(loss, expected, size, DType::float64).gradient;
       INFO(loss.name, ", ", size, " ranks: ", found);
       if (right) CHECK(found < 1e-11);
@@ -177,7 +177,7 @@ TEST_CASE("contrastive: NT-Xent and its supervised form give optax's values") {
           const auto r = static_cast<std::size_t>(comm.rank());
           return slice(x, 0, cuts[r], cuts[r + 1]);
         };
-        // Pairs are (0, 1) and (2, 3).
+        // The pairs are (0, 1) and (2, 3).
         const auto even = take(z, constant(from_vector({2}, {0, 2}, DType::int64))),
                    odd = take(z, constant(from_vector({2}, {1, 3}, DType::int64)));
         const auto check = [&](const char* what, const Tensor& share) {

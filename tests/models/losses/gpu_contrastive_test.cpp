@@ -1,4 +1,4 @@
-// Contrastive losses, direct and round a ring, on a GPU: values and gradients are those of the CPU.
+// Contrastive losses, direct and around a ring, on a GPU: values and gradients equal those of the CPU.
 
 #include <doctest/doctest.h>
 

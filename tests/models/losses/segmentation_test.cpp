@@ -1,4 +1,4 @@
-// Losses of segmentation: by their formulas, cell by cell, and on every grid those of one rank with their gradients.
+// Losses of segmentation: compared with formulas cell by cell; values and gradients on every grid equal those of one rank.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ constexpr std::int64_t batch = 3, classes = 4;
 const Shape cells{5, 4, 3};
 
 Tensor scores() { return global_tensor({batch, cells[0], cells[1], cells[2], classes}, 1) * 3; }
-// The last class is in one sample only.
+// Only one sample has the last class.
 Tensor labels() {
   const auto at = global_tensor({batch, cells[0], cells[1], cells[2]}, 2).to_vector();
   std::vector<double> values;
@@ -87,7 +87,7 @@ void check_loss(const std::string& name, const Loss& loss, double expected) {
   CHECK(value == doctest::Approx(expected).epsilon(1e-12));
   CHECK(loss(cast(x, DType::float32), t).item() == doctest::Approx(expected).epsilon(1e-5));
   CHECK(loss(cast(x, DType::bfloat16), t).item() == doctest::Approx(expected).epsilon(0.02));
-  // Along a direction.
+  // The derivative along a random direction.
   const auto direction = global_tensor(x.shape(), 3);
   const double step = 1e-6;
   double slope = 0;
@@ -157,6 +157,6 @@ TEST_CASE("segmentation: an absent class that nobody predicts is found; what doe
   CHECK(text([&] {
           tversky_loss(scores(), labels(), {.false_positives = -1});
         }).starts_with("[tversky_loss] weights are not negative"));
-  // A label beyond the classes is an error, not another class.
+  // A label beyond the number of classes is an error and does not count as another class.
   CHECK(!text([&] { soft_dice_loss(slice(scores(), 4, 0, 2), labels()); }).empty());
 }

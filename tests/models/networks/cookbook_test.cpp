@@ -1,5 +1,5 @@
-// The ways of splitting a computation over ranks that the adjoint convention is made for, each equal to one process, at any
-// number of ranks, with uneven and empty parts.
+// The ways to split a computation over ranks that the adjoint convention supports: each equals one process, on any number of
+// ranks, with uneven and empty blocks.
 
 #include <vector>
 
@@ -23,9 +23,9 @@ using namespace mpigrad::testing;
 namespace {
 
 constexpr std::int64_t samples = 7, features = 3, hidden = 4;
-constexpr int sizes[] = {1, 2, 3, 4, 5, 8};  // at 8 some rank has no sample
+constexpr int sizes[] = {1, 2, 3, 4, 5, 8};  // on 8 ranks some rank has no sample
 
-// All the data, the same on every rank.
+// All data; the same on every rank.
 struct Data {
   Tensor x = random_tensor({samples, features}, 1), t = random_tensor({samples, hidden}, 2),
          w = random_tensor({hidden, features}, 3);
@@ -53,7 +53,7 @@ Tensor identity(std::int64_t n, const Communicator* comm = nullptr) {
   return constant(one_hot(comm ? rows_for(rows, *comm) : rows, n, DType::float64));
 }
 
-// -log softmax of similarities at the diagonal; `mine` tells where it is.
+// -log softmax of similarities at the diagonal; `mine` marks the diagonal.
 Tensor contrast(const Tensor& z, const Tensor& all, const Tensor& mine, const Tensor& temperature) {
   return -sum(log_softmax(matmul(z, all, {.transpose_b = true}) * temperature) * mine) * (1.0 / samples);
 }
@@ -131,7 +131,7 @@ TEST_CASE("cookbook: parameters and micro-batches, one reduction for all") {
       step(n / 2, n / 2, true);
       require_close("accumulated", step(n / 2, n, false), expected);
       require_close("nothing is left over", step(0, n, false), expected);
-      // The last micro-batch does not use the parameter at all.
+      // The last micro-batch does not use the parameter.
       step(0, n, true);
       Tape tape(parameters);
       require_close("used earlier only", tape.gradient(sum(x), {.accumulate = false})[0], expected);
@@ -159,7 +159,7 @@ TEST_CASE("cookbook: a gradient between micro-batches neither takes nor loses wh
       }
       for (int i = 0; i < 2; ++i) {
         Tape tape(parameters);
-        const auto w_ = replicate(w, comm);  // whose reduction the micro-batches have put off
+        const auto w_ = replicate(w, comm);  // the micro-batches have deferred its reduction
         const auto found = tape.gradient(sum(exp(w_)) / static_cast<double>(comm.size()), {w})[0];
         require_close("another objective", found, other);
       }
@@ -216,7 +216,7 @@ TEST_CASE("cookbook: contrastive, the full matrix on every rank") {
       },
       [&](const Tensors& p, const Communicator& comm) {
         const auto z = allgather_invariant(embed(rows_for(d.x, comm), replicate(p[0], comm)), comm, rows_of(samples, comm));
-        return contrast(z, z, identity(samples), p[1]);  // the same everywhere, counts once; so does its temperature
+        return contrast(z, z, identity(samples), p[1]);  // replicated: counts once; so does its temperature
       },
       {d.w, heat});
 }

@@ -23,7 +23,7 @@ std::int64_t parameter_count(const CosmoFlowOptions& options, std::int64_t exten
   return net.parameters().elements();
 }
 
-// All grids of 2, 3, 4, 6 and 8 ranks and one of 18, or some of each.
+// All grids of 2, 3, 4, 6 and 8 ranks and one of 18; or a selection.
 std::vector<GridExtents> grids(bool all) {
   std::vector<GridExtents> list{{1, 3, 3, 2}};
   if (!all) {
@@ -52,7 +52,7 @@ std::vector<GridExtents> grids(bool all) {
   return list;
 }
 
-// Of the full network with all tests; else of one with fewer filters, whose layers are the same.
+// The full network in long tests; otherwise fewer filters in the same layers.
 CosmoFlowOptions hybrid() { return {.batch_norm = true, .filters = all_tests() ? 16 : 2}; }
 
 void check_grids(const CosmoFlowRun& run, const std::vector<GridExtents>& list) {
@@ -78,7 +78,7 @@ TEST_CASE("CosmoFlow has exactly the published numbers of parameters") {
 
 TEST_CASE("CosmoFlow, pyramid: the numbers of parameters, by scales") {
   const CosmoFlowOptions pyramid{.variant = CosmoFlowVariant::pyramid};
-  // Of each scale 16 filters of 2 x 27 weights with a bias; of each feature two numbers of the norm and four weights.
+  // For each scale 16 filters of 2 x 27 weights with a bias; for each feature two numbers of the norm and four weights.
   CHECK(parameter_count(pyramid, 16) == 3 * 16 * 55 + 192 * 6 + 4);
   CHECK(parameter_count(pyramid, 64) == 5 * 16 * 55 + 320 * 6 + 4);
 }

@@ -18,7 +18,7 @@ namespace {
 
 using namespace mpigrad::contrastive;
 
-// An encoder of any kind and its head; both views in one pass.
+// An encoder of any kind with its head; both views in one pass.
 template <class Encoder, class Options>
 struct OneTower : nn::Module {
   OneTower(const Options& options, const ProjectionOptions& head)
@@ -107,7 +107,7 @@ EncoderErrors compare(const EncoderResult& found, const EncoderResult& expected)
   require(found.names == expected.names && found.running.size() == expected.running.size(), "[test] other parameters");
   EncoderErrors result;
   double squares = 0, norm = 0;
-  // NaN is larger than any number.
+  // NaN counts as larger than any number.
   const auto grow = [](double& most, double value) { most = value <= most ? most : value; };
   for (std::size_t i = 0; i < found.gradients.size(); ++i) {
     const auto a = found.gradients[i].to_vector(), b = expected.gradients[i].to_vector();

@@ -1,5 +1,5 @@
 #pragma once
-// Whole networks under contrastive losses, split over samples and space at once: what every grid must find as one rank does.
+// Whole networks with contrastive losses, split over samples and space at once: every grid must give the results of one rank.
 
 #include <string>
 #include <vector>
@@ -11,25 +11,25 @@ namespace mpigrad::testing {
 
 struct EncoderCase {
   std::string name;
-  Shape input;  // of a view, global
+  Shape input;  // global shape of a view
 };
 
-// Each with a projection head: residual encoders and Conv-4 under NT-Xent, two towers under CLIP with a learned scale.
+// Each has a projection head: residual encoders and Conv-4 with NT-Xent, two towers with CLIP and a learned scale.
 const std::vector<EncoderCase>& encoder_cases();
 
 struct EncoderResult {
   double loss = 0;
   std::vector<std::string> names;
-  std::vector<Tensor> gradients;  // of all parameters, the learned scale's included
+  std::vector<Tensor> gradients;  // of all parameters, including the learned scale
   std::vector<Tensor> running;    // running statistics after the step
 };
 EncoderResult run_encoder(const EncoderCase& encoder, const GridPtr& grid, DType dtype);
 
 struct EncoderErrors {
   double gradient = 0;  // |g - expected| / |expected| over all parameters together
-  double worst = 0;     // of one parameter, relative to the whole
+  double worst = 0;     // largest of one parameter, relative to the whole
   double running = 0;   // largest, relative to 1 + |expected|
-  double loss = 0;      // relative
+  double loss = 0;      // relative error
 };
 EncoderErrors compare(const EncoderResult& found, const EncoderResult& expected);
 

@@ -45,7 +45,7 @@ TEST_CASE("encoders: ResNets have exactly the known numbers of parameters") {
   CHECK(resnet_count({.depth = 34, .classes = 1000}) == 21797672);
   CHECK(resnet_count({.depth = 101, .classes = 1000}) == 44549160);
   CHECK(resnet_count({.depth = 152, .classes = 1000}) == 60192808);
-  // Without the classifier, 2048 * 1000 + 1000 fewer; 512 * 1000 + 1000.
+  // Without the classifier there are 2048 * 1000 + 1000 fewer parameters, and 512 * 1000 + 1000.
   CHECK(resnet_count({.depth = 50}) == 25557032 - 2049000);
   CHECK(resnet_count({.depth = 18}) == 11689512 - 513000);
   // The small stem has 3 * 3 taps instead of 7 * 7.
@@ -189,7 +189,7 @@ TEST_CASE("encoders: residual blocks are what their formulas say") {
         Block net({.width = 4, .bottleneck = bottleneck, .kernel = {1, 3, 3}}, {1, stride, stride});
         const Shape shape{2, 1, 7, 6, channels};
         net.build(shape, {.seed = 2, .dtype = DType::float64});
-        // Gammas and betas that are all different.
+        // All gammas and betas are different.
         for (std::size_t i = 0; i < net.parameters().size(); ++i) {
           auto& p = net.parameters()[i];
           if (p.name.ends_with("weight")) continue;
@@ -244,8 +244,8 @@ EncoderResult alone(const EncoderCase& encoder, DType dtype) {
 void check_grids(DType dtype, const std::vector<GridExtents>& grids) {
   for (const auto& encoder : encoder_cases()) {
     const auto expected = alone(encoder, dtype);
-    // Fifty layers with random weights multiply rounding errors (rounding the weights alone moves the gradient by 600 times as
-    // much): grids are as close to one rank as that is to float64.
+    // Fifty layers with random weights amplify rounding errors (rounding the weights in itself changes the gradient 600 times as
+    // much): the tolerance is the distance between one rank and float64.
     const double tolerance = dtype == DType::float64 ? 1e-11
                              : encoder.name == "resnet, bottlenecks"
                                  ? 4 * compare(expected, alone(encoder, DType::float64)).gradient
@@ -324,7 +324,7 @@ TEST_CASE("encoders: heads of the papers, prototypes, learned numbers") {
   Heads net(simclr_head(20, 6));
   net.build(Shape{4, 10}, {.dtype = DType::float64});
   CHECK(net(global_tensor({4, 10}, 3)).shape() == Shape{4, 6});
-  // Behind the last norm each feature has mean 0 and variance 1.
+  // After the last norm each feature has mean 0 and variance 1.
   const auto z = net(global_tensor({40, 10}, 3));
   require_close("mean", mean(z, {0}), zeros({6}, DType::float64), 1e-12);
   require_close("variance", mean(square(z), {0}), ones({6}, DType::float64), 1e-2);
@@ -345,7 +345,7 @@ TEST_CASE("encoders: layers that compute in bfloat16 give nearly the same embedd
   const auto found = half(x), expected = whole(x);
   CHECK(found.dtype() == DType::bfloat16);
   const double error = mean(square(cast(found, DType::float32) - expected), {0, 1}).item();
-  CHECK(error < 0.05);  // of a variance of 1
+  CHECK(error < 0.05);  // relative to a variance of 1
   CHECK(error > 0);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Trainings of whole networks in float64, the same data whatever the grid: on threads and under mpiexec.
+// Trainings of whole networks in float64 with the same data on every grid, on threads and under mpiexec.
 
 #include <vector>
 
@@ -26,13 +26,13 @@ std::vector<double> losses_of(const CosmoFlowRun& run, const Communicator& world
                               Overlap overlap = Overlap::automatic);
 std::vector<double> losses_of(const UNetRun& run, const Communicator& world, const GridExtents& extents,
                               Overlap overlap = Overlap::automatic);
-// On threads of this process, as many as the grid has ranks.
+// Losses on threads of this process, as many as the grid has ranks.
 std::vector<double> losses_on_threads(const CosmoFlowRun& run, const GridExtents& extents, Overlap overlap = Overlap::automatic);
 std::vector<double> losses_on_threads(const UNetRun& run, const GridExtents& extents, Overlap overlap = Overlap::automatic);
-// Of two lists of losses, relative; an Error if they are not as long as each other.
+// The largest relative difference of two lists of losses; throws an Error if their lengths differ.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 
-// U-Nets with few filters, of every norm.
+// U-Nets with few filters, for every norm.
 UNet3dOptions small_unet(UNet3dVariant variant, nn::NormAttributes::Kind kind);
 
 }  // namespace mpigrad::testing

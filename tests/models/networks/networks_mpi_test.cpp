@@ -1,7 +1,7 @@
-// Whole networks under `mpiexec -n P mpi_networks`: the losses of some steps are those of one rank, on every grid of P ranks in
-// few dimensions, with halos that convolutions wait for and with those that they do not; and batches that the ranks read
-// together. Rank 0 prints one line per check; a failure ends all ranks with a non-zero exit code. Small and few, because ranks
-// may be more than cores.
+// Whole networks under `mpiexec -n P mpi_networks`: the losses of some steps equal those of one rank, on every grid of P ranks in
+// few dimensions, with and without overlap of halo exchanges and convolutions; and batches that the ranks read together. Rank 0
+// prints one line per check; a failure ends all ranks with a non-zero exit code. Small and few, because there may be more ranks
+// than cores.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -49,7 +49,7 @@ void check(const Communicator& world, const char* name, const Run& run) {
   if (world.rank() == 0) std::printf("ok: %s, %d ranks\n", name, world.size()), std::fflush(stdout);
 }
 
-// Layers split along channels, on grids of their own, and weights in parts.
+// Layers split along channels, on grids of their own, and weights stored in parts.
 struct Mixed {
   std::string network;
   GridExtents grid;
@@ -95,8 +95,8 @@ void check_mixed(const Communicator& world) {
   }
 }
 
-// Samples that ranks read together from HDF5 files are, bit for bit, those of which each rank reads its block, and what one rank
-// cannot read all of them are told.
+// Samples that ranks read together from HDF5 files equal, bit for bit, those of which each rank reads its block; a failed read of
+// one rank is an error on all.
 void check_collective_reading(const Communicator& world) {
   if (!hdf5_available()) return;
   auto& all = world.transport();

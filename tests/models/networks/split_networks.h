@@ -1,6 +1,6 @@
 #pragma once
-// Small networks whose layers are split along the grid axis `channel`, trained for a few steps on any grid: what they become is
-// to be what one rank makes of them.
+// Small networks with layers split along the grid axis `channel`, trained for a few steps on any grid: the results must equal
+// those of one rank.
 
 #include <functional>
 #include <map>
@@ -28,8 +28,8 @@ struct SplitNetwork {
   Shape input, target;
 };
 
-// AlexNet's shape: strided convolutions, one of two groups, maxima, three products of features; layers are split each in a way of
-// its own, or all as the network is.
+// AlexNet's structure: strided convolutions, one of two groups, max pools, three linear layers; each layer is split in a
+// different way, or all as the network is.
 struct SmallAlexNet : nn::Sequential {
   explicit SmallAlexNet(bool each_its_own) {
     const auto own = [&](ChannelSplit split, bool scatter = false) {
@@ -73,7 +73,7 @@ inline std::vector<SplitNetwork> split_networks() {
        [] { return std::make_unique<ResNet>(ResNetOptions{.depth = 50, .width = 2, .small_images = true}); },
        {4, 1, 16, 16, 3},
        {4, 64}},
-      // Small differences do not grow from step to step, as they do through fifty layers of few numbers.
+      // Small differences do not grow from step to step, as they would in fifty layers of few numbers.
       {"ResNet-50 that begins as its shortcuts",
        [] { return std::make_unique<ResNet>(ResNetOptions{.depth = 50, .width = 2, .small_images = true, .zero_start = true}); },
        {4, 1, 16, 16, 3},
@@ -82,7 +82,7 @@ inline std::vector<SplitNetwork> split_networks() {
       {"U-Net of strides and instance norm", unet(UNet3dVariant::mlperf), {2, 12, 8, 6, 1}, {2, 12, 8, 6, 3}}};
 }
 
-// Everything that a training leaves, whole, by name.
+// The whole state after a training, by name.
 using Trained = std::map<std::string, std::vector<double>>;
 
 inline std::vector<double> whole_values(const Tensor& x) {
@@ -100,7 +100,7 @@ inline Trained everything_of(nn::Module& net, const Optimizer* optimizer = nullp
   return result;
 }
 
-// The network built for a grid, or for one rank without one, and its data, the same on every grid.
+// The network built for a grid, or for one rank without a grid, and its data, the same on every grid.
 struct SplitTraining {
   SplitTraining(const SplitNetwork& network, const GridPtr& on, const nn::LayerSplit& split = ChannelSplit::filters)
       : SplitTraining(network, on, nn::BuildOptions{.split = split}) {}

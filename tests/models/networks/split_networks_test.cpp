@@ -1,5 +1,5 @@
-// Networks whose layers are split along channels, alone and beside samples and space: they begin with the numbers of one rank
-// and, trained, have those of one rank, whatever looks at weights and gradients as a whole included.
+// Networks with layers split along channels, also combined with split samples and space: their initial and their trained numbers
+// equal those of one rank, also with norms of all weights and gradients.
 
 #include "tests/models/networks/split_networks.h"
 
@@ -17,7 +17,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// With the usual epsilon, gradients that are next to nothing would show how they were rounded.
+// With the usual epsilon, gradients close to zero would show their rounding.
 std::unique_ptr<Optimizer> adam(Parameters& parameters) {
   return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = 0.002, .epsilon = 1e-2, .weight_decay = 0.1});
 }
@@ -80,9 +80,9 @@ TEST_CASE("split networks: weights and the optimizer's state are a part of what 
     check_on_ranks(ranks, "memory", [&](const Communicator& comm) {
       SplitTraining mine(network, make_grid(comm, {.channel = ranks}));
       const double part = bytes_of(*mine.net) * ranks / whole;
-      // But for the bias of the last layer, whose result is whole.
+      // Except for the bias of the last layer, whose result is replicated.
       require(part > 0.999 && part < 1.001, "[test] {} of a rank's share", part);
-      // A network that is not to be split is whole on each rank.
+      // A network without splitting is replicated on each rank.
       SplitTraining replicated(network, make_grid(comm, {.channel = ranks}), ChannelSplit::none);
       require(bytes_of(*replicated.net) == whole, "[test] replicated");
     });
@@ -108,7 +108,7 @@ TEST_CASE("split networks: norms of weights and gradients are those of the whole
       });
   }
 
-  // The norm itself, of gradients that the tape or somebody else has made, and of accumulated ones.
+  // The norm itself, of gradients from the tape or from elsewhere, and of accumulated ones.
   double expected = 0;
   const auto norm_on = [&](const GridPtr& grid, bool parts) {
     SplitTraining mine(network, grid);
@@ -161,7 +161,7 @@ TEST_CASE("split networks: averaged weights, and evaluation") {
     Trained result = everything_of(*mine.net);
     const Untaped scope;
     result["scores"] = whole_values((*mine.net)(mine.data(network.input, 9, 1, mine.of_x)));
-    // With channels split otherwise than in training.
+    // Channels split differently than in training.
     if (grid)
       result["scores of split channels"] =
           whole_values((*mine.net)(mine.data(network.input, 9, 1, activation_layout(grid, network.input))));
@@ -194,7 +194,7 @@ TEST_CASE("split networks: checkpoints go from any grid to any other") {
         AveragedWeights averages(*mine.net);
         mine.train(*optimizer, 0, 2), averages.update();
         save_checkpoint(file, *mine.net, comm, {.optimizer = optimizer.get(), .averages = &averages});
-        // What goes wrong is told by all ranks.
+        // All ranks report an error.
         const auto text = error_text([&] { save_checkpoint(folder.path, *mine.net, comm, {.optimizer = optimizer.get()}); });
         require(text.find("a folder is in the way") != std::string::npos, "[test] '{}'", text);
       });
@@ -227,7 +227,7 @@ TEST_CASE("split networks: what a layer cannot be is refused by name") {
     Net alone("filter");
     alone.build(input_layout(make_grid(comm, {.filter = 2}), {1, 4, 4, 4, 2}));
     require(alone.parameters()[0].value.shape() == Shape{2, 1, 1, 1, 2}, "[test] {}", alone.parameters()[0].value);
-    // Along an axis of samples weights are kept in parts and gathered where they are used.
+    // Along a sample axis weights are stored in parts and gathered for use.
     const auto samples = make_grid(comm, {.sample = 2});
     Net stored("sample");
     stored.build(input_layout(samples, {2, 4, 4, 4, 2}), {.dtype = DType::float64});

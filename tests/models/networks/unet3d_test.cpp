@@ -1,4 +1,4 @@
-// 3D U-Net: exact parameter counts, and the same training on every grid with every norm, however the planes fall.
+// 3D U-Net: exact parameter counts, and the same training on every grid with every norm, for any cuts of the planes.
 
 #include "models/networks/unet3d.h"
 
@@ -92,7 +92,8 @@ TEST_CASE("recompute: a U-Net whose blocks are computed again needs less memory"
     return describe(net, {2, 32, 32, 32, 1}).peak_bytes;
   };
   CHECK(peak(true) < peak(false));
-  // LBANN's is at its highest in the widest block, where all of it is there either way: what is kept for the replay is less.
+  // The peak of LBANN's variant is in the widest block, with all activations in memory either way: but less is kept for the
+  // replay.
   const auto kept = [&](bool recompute) {
     auto net = net_of(UNet3dVariant::lbann, recompute);
     const auto x = constant(random_normal({1, 16, 16, 16, 1}, {1, 2}));
@@ -127,7 +128,7 @@ TEST_CASE("recompute: what a norm made, dropped, is there again when it is read"
     return result;
   };
   CHECK(run(true) == run(false));
-  // Where no tape records there is nothing to compute it from.
+  // Without a recording tape it cannot be recomputed.
   const auto y = group_norm(x, gamma, beta);
   const auto before = memory_statistics(DeviceKind::cpu).current_bytes;
   drop_until_read(y);

@@ -1,5 +1,5 @@
-// A U-Net on real volumes, split over eight ranks: loss and gradients are those of one. Whole volumes of 256^3 and of a brain
-// take minutes and are for the long tests; crops of them, in double, are for all.
+// A U-Net on real volumes, split over eight ranks: loss and gradients equal those of one rank. Whole volumes of 256^3 and of a
+// brain take minutes and run in the long tests; crops of them, in double, run always.
 
 #include <doctest/doctest.h>
 
@@ -53,8 +53,8 @@ Volume brain() {
   return volume;
 }
 
-// A map of labels, of which three classes are made, and an image that each label gives a brightness and each cell some noise, as
-// SynthSeg makes its own (Billot et al. 2023).
+// A map of labels, reduced to three classes, and an image in which each label has a brightness and each cell some noise, as
+// SynthSeg generates its images (Billot et al. 2023).
 Volume label_map() {
   const auto map = data::read_nifti_labels(shared_data("3d/synthseg_labelmaps/training_seg_01.nii.gz"));
   Volume volume{map.header.extents, {}, {}};
@@ -122,8 +122,8 @@ Result gradient(const Volume& volume, const GridExtents& g) {
   return result;
 }
 
-// In float32 the gradient of a first layer is further from that in double than these tolerances: in a brain's surroundings, which
-// are all alike, large terms cancel whose roundings all go one way.
+// In float32 the gradient of a first layer differs from that in double by more than these tolerances: in the uniform surroundings
+// of a brain large terms cancel whose roundings all have the same direction.
 template <class T>
 void check_eight(const Volume& volume, double loss_tolerance, double tolerance) {
   const auto one = gradient<T>(volume, {});

@@ -1,5 +1,5 @@
-// What describe() says of a batch, beside what the same step takes when it runs: memory on one rank, messages and reductions on
-// ranks that are threads.
+// The numbers of describe() for a batch, compared with the same step when it runs: memory on one rank, messages and reductions on
+// ranks as threads.
 
 #include <doctest/doctest.h>
 
@@ -31,7 +31,7 @@ class Small : public nn::Module {
   nn::Linear linear_{*this, "linear", {.out = 3}};
 };
 
-// Counts what one rank hands to the calls that it passes on.
+// Counts the bytes of a rank's calls before it passes them on.
 struct Bytes {
   std::int64_t sent = 0, reduced = 0;
 };
@@ -50,7 +50,7 @@ constexpr DType dtype = DType::float32;
 
 std::unique_ptr<Optimizer> adam(Parameters& parameters) { return std::make_unique<Adam>(parameters); }
 
-// A step of the optimizer as fit() makes it.
+// A step of the optimizer as in fit().
 void real_step(Small& net, Optimizer& optimizer, const GridPtr& grid, Shape input, std::int64_t parts) {
   input[0] /= parts;
   const auto layout = activation_layout(grid, input);
@@ -73,7 +73,7 @@ TEST_CASE("describe counts the batch asked for: memory as in a step that runs, t
     Small described;
     const auto d = describe(described, input, {.dtype = dtype, .accumulate = parts, .optimizer = adam});
     CHECK(d.optimizer_bytes >= 2 * 4 * d.parameters);
-    CHECK(d.optimizer_bytes <= 2 * (4 * d.parameters + 5 * 64));  // each of the five begins at a line of its own
+    CHECK(d.optimizer_bytes <= 2 * (4 * d.parameters + 5 * 64));  // each of the five begins at a new cache line
     CHECK(d.input == input);
     CHECK((d.reduced_bytes == 0 && d.sent_bytes == 0));
     check_on_ranks(1, "a real step", [&, batch = batch, parts = parts](const Communicator& world) {
@@ -142,8 +142,8 @@ TEST_CASE("describe counts the batch asked for: messages and reductions as on th
     });
     CHECK(d.sent_bytes == sent);
     CHECK(d.reduced_bytes == reduced);
-    // Each gradient once, however many parts, and the statistics besides. Where only space is split, what follows the pooling is
-    // the same on all ranks and needs no reduction.
+    // Each gradient is reduced once, for any number of parts, plus the statistics. If only space is split, everything after the
+    // pooling is replicated and needs no reduction.
     if (each.grid.sample > 1) CHECK(d.reduced_bytes >= 4 * d.parameters);
     CHECK(d.reduced_bytes < 2 * 4 * d.parameters + each.parts * 4096);
   }

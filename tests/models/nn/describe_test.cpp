@@ -29,7 +29,7 @@ Description describe_hybrid(std::int64_t extent, const DescribeOptions& options 
   return describe(net, volume(options.grid.sample, extent), options);
 }
 
-// ---- what the ranks of a grid exchange in the hybrid variant, from the definition of a window alone
+// ---- messages between the ranks of a grid in the hybrid variant, calculated from the definition of a window
 
 constexpr std::int64_t owner_shift = 1;  // every window is 3 wide and its output belongs to the owner of its centre
 
@@ -38,7 +38,7 @@ struct Stage {
 };
 
 struct AxisStage {
-  std::vector<std::int64_t> need, own;  // inputs of each rank: needed, and needed ones that it has
+  std::vector<std::int64_t> need, own;  // numbers of inputs of each rank: needed, and both needed and owned
 };
 
 // Seven convolutions, each with its pooling.
@@ -62,8 +62,8 @@ Read inputs_of(const Stage& stage, std::int64_t n, std::int64_t first, std::int6
           std::clamp<std::int64_t>((last - 1) * stage.stride + 2, 0, n)};
 }
 
-// One axis of 512 cells over `ranks`; at the end 2 cells are left, whose numbers per rank are in `rest`. `merged`: the first
-// convolution makes what its pooling reads, from one exchange for both; all others have one each.
+// One axis of 512 cells over `ranks`; at the end 2 cells are left, whose numbers per rank are in `rest`. `merged`: one exchange
+// serves the first convolution and its pooling; all other layers have one exchange each.
 std::vector<AxisStage> axis_stages(int ranks, bool merged, std::vector<std::int64_t>& rest) {
   const auto stages = hybrid_stages();
   std::vector<std::vector<std::int64_t>> cuts{balanced_cuts(512, ranks)};
@@ -100,7 +100,7 @@ std::vector<AxisStage> axis_stages(int ranks, bool merged, std::vector<std::int6
 struct Prediction {
   std::array<std::vector<AxisStage>, 3> axes;
   std::array<std::vector<std::int64_t>, 3> rest;
-  std::int64_t samples;  // of a group
+  std::int64_t samples;  // samples of a group of ranks
 
   Prediction(const GridExtents& g, std::int64_t batch, bool merged) : samples(batch / g.sample) {
     axes[0] = axis_stages(g.depth, merged, rest[0]);
@@ -118,7 +118,7 @@ struct Prediction {
     }
     std::int64_t mine = 1;
     for (std::size_t a = 0; a < 3; ++a) mine *= rest[a][at[a]];
-    elements += 256 * (8 - mine);  // the flatten: everybody gets all features
+    elements += 256 * (8 - mine);  // the flatten: all ranks get all features
     return elements * samples * 4;
   }
 };
@@ -127,7 +127,7 @@ struct Prediction {
 
 struct DryStep {
   std::vector<DryRecord> log;
-  std::size_t forward = 0;  // records of the forward pass
+  std::size_t forward = 0;  // number of records in the forward pass
 };
 
 DryStep dry_step(CosmoFlow& net, const GridExtents& extents, std::int64_t batch, int rank, int ranks) {
@@ -145,7 +145,7 @@ DryStep dry_step(CosmoFlow& net, const GridExtents& extents, std::int64_t batch,
   return {std::move(*log), forward};
 }
 
-// A message as both ends see it.
+// A key of a message that both ends compute.
 std::uint64_t message_key(int from, int to, const DryRecord& record) {
   std::uint64_t key = 14695981039346656037ULL;
   for (const auto part : {static_cast<std::uint64_t>(from), static_cast<std::uint64_t>(to),
@@ -170,7 +170,7 @@ class Ledger {
       } else {
         auto& hash = calls[record.members];
         hash = fnv1a(hash, record.name());
-        // Reductions hand in equal parts; the others need not.
+        // Allreduce needs equal counts on all ranks; the other collectives do not.
         if (record.kind == CollectiveKind::allreduce) hash = fnv1a(hash, static_cast<std::uint64_t>(record.bytes));
       }
     }
@@ -206,12 +206,12 @@ std::array<std::size_t, 3> place(const GridExtents& g, int rank) {
           static_cast<std::size_t>(spatial % g.width)};
 }
 
-// All ranks of a grid.
+// Checks all ranks of a grid.
 void check_all_ranks(const GridExtents& g, std::int64_t batch) {
   const int ranks = g.sample * g.depth * g.height * g.width;
   CosmoFlow net({.batch_norm = true});
   net.build(volume(1, 512), {.device = DeviceKind::dry});
-  const Prediction prediction(g, batch, false);  // a norm lies between
+  const Prediction prediction(g, batch, false);  // not merged: a norm lies between
   Ledger ledger;
   int wrong = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -235,10 +235,9 @@ TEST_CASE("CosmoFlow's table is the published one") {
     CAPTURE(extent);
     const auto d = describe_hybrid(extent);
     CHECK(d.parameters == 9437636);
-    // Published: twice the forward pass again for backward, the input's gradient included.
+    // Published: the backward pass costs twice the forward pass, including the input's gradient.
     CHECK(std::abs(3 * d.forward_gflop / numbers[0] - 1) < 0.002);
-    // Published: each result and its error signal; activations stand beside the convolutions they follow, the input is held
-    // twice.
+    // Published: each result and its error signal; activations count separately from their convolutions, the input counts twice.
     double elements = 2 * static_cast<double>(d.input.elements());
     double first = 0;
     for (const auto& layer : d.layers) {
@@ -248,8 +247,8 @@ TEST_CASE("CosmoFlow's table is the published one") {
     CHECK(std::abs(2 * 4 * elements / (1 << 30) / numbers[1] - 1) < 0.001);
     CHECK(d.backward_gflop == doctest::Approx(2 * d.forward_gflop - first).epsilon(0.02));
     CHECK(d.halo_bytes == 0);
-    // A training step holds the largest result or its cotangent, and of those that were pooled nothing but signs besides: less
-    // than all results together, beside the parameters, their gradients and the optimizer's state.
+    // A training step keeps the largest result or its cotangent, but only signs of the pooled results: less than all results
+    // together, plus the parameters, their gradients and the optimizer's state.
     double largest = 0;
     for (const auto& layer : d.layers) largest = std::max(largest, static_cast<double>(layer.out.elements()));
     CHECK(static_cast<double>(d.peak_bytes) > 4 * largest);
@@ -272,13 +271,14 @@ TEST_CASE("a split in depth sends what it must") {
   std::int64_t pools = 0, convolutions = 0, last_conv = 0;
   for (const auto& layer : d.layers) {
     (layer.kind == "conv" ? convolutions : pools) += layer.halo_bytes;
-    // For both, two planes of the input to the right neighbour and one to the left: 20 MiB would go with an exchange for each.
+    // For both layers, two planes of the input to the right neighbour and one to the left: two separate exchanges would send 20
+    // MiB.
     if (layer.name == "conv1") CHECK(layer.halo_bytes == 3 * 4 * mebi);
     if (layer.name == "pool1") CHECK(layer.halo_bytes == 0);
     if (layer.name == "conv7") last_conv = layer.halo_bytes;
   }
   CHECK(last_conv == 2 * 4 * 4 * 256 * 4);
-  // To the right neighbour a plane of every layer's input goes, about 40 MiB, of which the first block saves 12.
+  // One plane of every layer's input goes to the right neighbour, about 40 MiB; the first block saves 12 of them.
   const double neighbour = static_cast<double>(convolutions - 12 * mebi) / 2 + 8 * mebi + static_cast<double>(pools);
   CHECK(neighbour / mebi == doctest::Approx(28).epsilon(0.02));
   // Each rank holds a quarter.
@@ -322,7 +322,7 @@ TEST_CASE("CosmoFlow at 512^3 on 15,000 ranks: a sample of them agrees") {
 }
 
 TEST_CASE("describe: layers on grids of their own, blocks of weights") {
-  // On two ranks, from halves of the depth to samples and back: each rank sends the half of what it has that is the other's.
+  // On two ranks, from halves of the depth to samples and back: each rank sends the half of its data that belongs to the other.
   CosmoFlow net;
   const auto own = describe(net, volume(2, 512), {.grid = {.depth = 2}, .grids = {{"conv2", {.sample = 2}}}});
   for (const auto& layer : own.layers) {
@@ -336,7 +336,7 @@ TEST_CASE("describe: layers on grids of their own, blocks of weights") {
   CHECK(own.moved_bytes == (256 * 256 * 256 * 16 + 128 * 128 * 128 * 32) * 2);
   CHECK(to_string(own).find("redistributed") != std::string::npos);
 
-  // Weights in blocks, by filters or in parts: state of a quarter, and gradients that are not reduced whole.
+  // Weights in blocks, by filters or in parts: a quarter of the state, and gradients that are not reduced whole.
   const auto adam = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
   const auto described = [&](const DescribeOptions& options) {
     CosmoFlow fresh;

@@ -1,5 +1,5 @@
-// Values of files are kept as they are, or refused with their place: pictures of any depth, what programs round, pad and
-// resample, and numbers that float32 does not hold.
+// Values of files are kept as they are, or refused with their place: pictures of any depth, files that programs have rounded,
+// padded and resampled, and numbers that float32 does not represent.
 
 #include <doctest/doctest.h>
 
@@ -47,7 +47,7 @@ Seen seen(const Bytes& file, int channels = 0) {
   return result;
 }
 
-// Float64 in NIfTI.
+// A NIfTI file of float64.
 Bytes double_file(const std::vector<double>& values) {
   auto file = nifti_file({static_cast<int>(values.size()), 1, 1}, 2, {});
   file[70] = std::byte{64}, file[72] = std::byte{64};
@@ -70,11 +70,11 @@ TEST_CASE("kept values: every depth, palette and alpha of PNG") {
   // Linear light: gamma 1, which is not applied.
   CHECK(seen(png_file(3, 1, 8, 0, {10, 20, 30}, {{"gAMA", {0, 1, 0x86, 0xa0}}})) == Seen{1, 8, {10, 20, 30}});
   CHECK(seen(png_file(1, 1, 16, 0, {0x12, 0x34}, {{"gAMA", {0, 1, 0x86, 0xa0}}})) == Seen{1, 16, {0x1234}});
-  // Grey as colours, colours as grey.
+  // Grey pictures as colours, colour pictures as grey.
   CHECK(seen(png_file(1, 1, 16, 0, {0x12, 0x34}), 3) == Seen{3, 16, {0x1234, 0x1234, 0x1234}});
   CHECK(seen(png_file(2, 1, 8, 2, {200, 100, 50, 9, 9, 9}), 1) == Seen{1, 8, {124, 9}});
   CHECK(seen(png_file(1, 1, 16, 2, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}), 1) == Seen{1, 16, {65535}});
-  // Alpha that hides nothing is left out; else it is refused: black on nothing would be black on black.
+  // Alpha that is opaque everywhere is dropped; otherwise it is refused: a transparent black cell would become black on black.
   CHECK(seen(png_file(2, 1, 8, 4, {7, 255, 8, 255})) == Seen{1, 8, {7, 8}});
   CHECK(seen(png_file(1, 1, 16, 6, {0, 1, 0, 2, 0, 3, 0xff, 0xff})) == Seen{3, 16, {1, 2, 3}});
   const auto refused = [](const Bytes& file) { return error_text([&] { seen(file); }); };
@@ -128,7 +128,7 @@ TEST_CASE("kept values: zeros after what gzip packed are padding") {
   packed.resize(packed.size() + 70000);
   write_file(folder / "v.nii.gz", packed);
   CHECK(read_nifti_volume(folder / "v.nii.gz").values[23] == 23);
-  // Between members, too; anything else is refused as before.
+  // Also between gzip members; anything else is refused as before.
   packed.insert(packed.end(), whole.begin(), whole.end());
   write_file(folder / "two.gz", packed);
   CHECK(read_bytes(folder / "two.gz").size() == 2 * (352 + 24));

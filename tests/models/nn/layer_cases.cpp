@@ -212,7 +212,7 @@ void check_layer_adjoints(const Communicator& comm, std::uint64_t repeats) {
         };
         require_adjoint(layer.name, in_x, {x}, comm, {.seed = seed});
       }
-      // In x and the parameters together; leaky steps are differentiated away from their kink or not at all.
+      // In x and the parameters together; leaky steps are differentiated only away from their kink.
       if (layer.name == "conv") continue;
       Tensors all{x};
       all.insert(all.end(), parameters.begin(), parameters.end());

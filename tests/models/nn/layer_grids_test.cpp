@@ -1,4 +1,4 @@
-// Networks whose layers have grids of their own, and networks whose weights are stored in parts: trained, they are those of one
+// Networks whose layers have grids of their own, and networks with weights stored in parts: trained, they equal those of one
 // rank.
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// With the usual epsilon, gradients that are next to nothing would show how they were rounded.
+// With the usual epsilon, gradients close to zero would show their rounding.
 std::unique_ptr<Optimizer> adam(Parameters& parameters) {
   return std::make_unique<Adam>(parameters, AdamAttributes{.learning_rate = 0.002, .epsilon = 1e-2, .weight_decay = 0.1});
 }
@@ -29,7 +29,7 @@ std::unique_ptr<Optimizer> lamb(Parameters& parameters) {
 
 const nn::LayerSplit filters = ChannelSplit::filters, channels{ChannelSplit::channels, "channel", true};
 
-// A network's grid and those of its layers.
+// The grid of a network and those of its layers.
 struct Arrangement {
   std::string network;
   GridExtents grid;
@@ -119,7 +119,7 @@ TEST_CASE("layer grids: all layers split alike, beside samples and space, on up 
   const std::string cosmoflow = "CosmoFlow", normed = "CosmoFlow with batch norm", alexnet = "AlexNet",
                     lbann = "U-Net of maxima and batch norm", mlperf = "U-Net of strides and instance norm",
                     resnet = "ResNet-50 that begins as its shortcuts";
-  compare({{cosmoflow, {.channel = 8}},  // with ranks that have no channels of the first layers
+  compare({{cosmoflow, {.channel = 8}},  // some ranks have no channels of the first layers
            {cosmoflow, {.channel = 4}, {}, channels},
            {normed, {.sample = 2, .depth = 2, .channel = 3}},
            {normed, {.depth = 2, .channel = 3}, {}, channels},
@@ -140,7 +140,7 @@ TEST_CASE("layer grids: layers that are split along filters and channels at once
                     resnet = "ResNet-50 that begins as its shortcuts";
   compare({{cosmoflow, {.channel = 2, .filter = 2}},
            {cosmoflow, {.channel = 2, .filter = 3}, {}, channels},
-           {cosmoflow, {.channel = 4, .filter = 3}},  // with ranks that have no channels of the first layers
+           {cosmoflow, {.channel = 4, .filter = 3}},  // some ranks have no channels of the first layers
            {normed, {.sample = 2, .channel = 2, .filter = 2}},
            {normed, {.depth = 2, .channel = 3, .filter = 2}, {}, channels},
            {alexnet, {.channel = 2, .filter = 2}},
@@ -169,7 +169,7 @@ TEST_CASE("layer grids: filters of some layers and channels of others, on one gr
            {unet, {.channel = 2}, {{"up1-2", {.channel = 2}, channels}}},
            {resnet, {.channel = 2}, {{"stage3", {.channel = 2}, channels}}}},
           adam, 20);
-  // Layers on a grid that is equal to the network's get their input as they would without one: no message more is sent.
+  // Layers on a grid equal to the network's use its input directly: no extra message is sent.
   const auto messages = [&](const std::vector<LayerExtents>& layers) {
     Traffic traffic;
     check_on_ranks(4, "traffic", [&](const Communicator& bare) {
@@ -235,7 +235,7 @@ TEST_CASE("layer grids: weights stored in parts") {
            {normed, {.sample = 2, .depth = 3}, {}, filters, true},
            {cosmoflow, {.depth = 4, .height = 2}, {{"conv5-7", {.sample = 8}}}, filters, true},
            {alexnet, {.sample = 2, .depth = 2}, {}, filters, true},
-           {alexnet, {.depth = 2, .channel = 2}, {}, filters, true},  // what is split already stays so
+           {alexnet, {.depth = 2, .channel = 2}, {}, filters, true},  // layers that are split already stay so
            {unet, {.sample = 2, .depth = 3}, {}, filters, true},
            {resnet, {.sample = 4}, {{"stage4", {.sample = 2, .channel = 2}}}, filters, true}},
           adam, 20);
@@ -266,8 +266,8 @@ TEST_CASE("layer grids: what weights in parts take, and what they send") {
             parameters, state, part);
     mine.train(*optimizer, 0, 1);
   });
-  // Of each weight, n (P - 1) elements from all ranks together, forth by the gather and back by the reduction; biases are
-  // reduced, 2 n (P - 1), as the loss is.
+  // For each weight, n (P - 1) elements from all ranks together, in the gather of the forward pass and in the reduction of the
+  // backward pass; biases and the loss are reduced with 2 n (P - 1).
   CHECK(traffic.gathered == weights * (ranks - 1));
   CHECK(traffic.scattered == weights * (ranks - 1));
   CHECK(traffic.messages == 0);
@@ -292,7 +292,7 @@ TEST_CASE("layer grids: checkpoints, copies and comparisons of parts") {
       mine.train(*optimizer, 0, 2, 0.5);
       require_same_parameters("[test]", mine.net->parameters(), comm.transport());
       save_checkpoint(file, *mine.net, comm, {.optimizer = optimizer.get()});
-      // The whole network on each rank says the same.
+      // The network without a grid on each rank reports the same.
       SplitTraining alone(network, nullptr);
       nn::copy_whole(*mine.net, *alone.net);
       require_trained("copied", everything_of(*alone.net), everything_of(*mine.net), 0);

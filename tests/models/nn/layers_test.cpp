@@ -28,13 +28,13 @@ TEST_CASE("layers: running statistics weigh ranks by what they hold") {
   const Shape shape{2, 3, 2, 2, 2};
   const auto whole = global_tensor(shape, 3);
   const auto first = channel_moments(slice(whole, 0, 0, 1)), second = channel_moments(slice(whole, 0, 1, 2));
-  // Twelve values per sample and channel; the mean of the two samples' means and of their unbiased variances.
+  // Twelve values per sample and channel; the mean of the two samples' means, and of their unbiased variances.
   const auto mean = (first.mean + second.mean) * 0.5, variance = (first.m2 + second.m2) * (0.5 / 11);
   for (const auto over : {StatisticsOver::local, StatisticsOver::spatial_group})
     for (const int ranks : {2, 3, 5})
       check_on_ranks(ranks, "running statistics", [&](const Communicator& comm) {
         const auto layout =
-            activation_layout(make_grid(comm, {.sample = comm.size()}), shape);  // beyond two ranks some are empty
+            activation_layout(make_grid(comm, {.sample = comm.size()}), shape);  // with more than two ranks some are empty
         struct Net : nn::Module {
           nn::BatchNorm norm;
           explicit Net(StatisticsOver s) : norm(*this, "norm", {.momentum = 0, .statistics = s}) {}
@@ -59,14 +59,14 @@ TEST_CASE("layers: norms refuse a variance that their type does not hold") {
   CHECK(has(error_text([&] { batch_norm(x, gamma, beta, {}); }), reason));
   for (const std::int64_t groups : {0, 1, 2}) {
     CHECK(has(error_text([&] { group_norm(x, gamma, beta, {.groups = groups}); }), reason));
-    // Of one cell no channel varies by itself, but the channels of a group differ.
+    // With one cell no channel varies by itself, but the channels of a group differ.
     const auto cell = slice(slice(slice(x, 1, 0, 1), 2, 0, 1), 3, 0, 1);
     CHECK(has(error_text([&] { group_norm(cell, gamma, beta, {.groups = groups}); }), reason) == (groups > 0));
   }
-  // In evaluation, of running statistics.
+  // In evaluation, for the running statistics.
   const auto infinite = constant(gamma * std::numeric_limits<double>::infinity());
   CHECK(has(error_text([&] { normalise(x, {beta, infinite}, gamma, beta, {}); }), reason));
-  // What fits is normalised.
+  // Variances in the range of float64 are normalised.
   const auto check = [](const Tensor& y) {
     double squares = 0;
     for (const double value : y.to_vector()) squares += value * value;
@@ -80,7 +80,7 @@ namespace {
 
 constexpr nn::LinearAttributes four{.out = 4};
 
-// A factor for each channel, with what elementwise functions do by themselves; and as a layer does that computes with its part.
+// A factor for each channel, by plain elementwise functions; and as in a layer that computes with its block.
 struct Scale : nn::Module {
   using nn::Module::Module;
   Tensor operator()(const Tensor& x) override { return x * parameter("factor", {x.dim(-1)}, nn::constant_value(3)); }
@@ -92,7 +92,7 @@ struct LocalScale : nn::Module {
     return (x.without_layout() * parameter_for(x, factor)).with_layout(x.layout());
   }
 };
-// Functions of parameters, and parameters of which each rank needs another part.
+// Functions of parameters, and parameters of which each rank needs a different block.
 struct Functions : nn::Module {
   using nn::Module::Module;
   Tensor operator()(const Tensor& x) override {
@@ -128,7 +128,7 @@ TEST_CASE("layers: two layers of one name are refused where they are made") {
     Inner inner{*this, "block"};
   };
   CHECK(error_text([] { Nested net; }).starts_with(refused + "block.part"));
-  // By two ways of writing one path, and as temporaries of the network's function, one after the other.
+  // By two spellings of one path, and as temporaries in the network's function, one after the other.
   struct Dotted : nn::Module {
     nn::Dropout block{*this, "block"}, part{block, "part"}, other{*this, "block.part"};
   };
@@ -146,7 +146,7 @@ TEST_CASE("layers: a layer that is called twice is shared, and names are free ag
   struct Shared : nn::Module {
     Tensor operator()(const Tensor& x) override { return head(fc(fc(x))) + head(x); }
     nn::Linear fc{*this, "fc", four};
-    ProjectionHead head{*this, "head", {.layers = 2, .hidden = 4, .out = 4}};  // makes its layers in each call
+    ProjectionHead head{*this, "head", {.layers = 2, .hidden = 4, .out = 4}};  // creates its layers in each call
   } net;
   const auto x = global_tensor({8, 4}, 3);
   net.build(x.shape(), {.dtype = DType::float64});
@@ -325,7 +325,7 @@ TEST_CASE("layers: an optimizer's step is the network's, so that dropout draws n
   net.set_step(0);
   CHECK(masked(true) == first);
   CHECK(masked(false) == second);
-  sgd.load_state(sgd.state(), 1);  // as from a file
+  sgd.load_state(sgd.state(), 1);  // as if read from a file
   CHECK(net.step() == 1);
 }
 

@@ -1,4 +1,4 @@
-// Modules of modules, networks of several inputs, and tables of what networks consist of.
+// Modules of modules, networks of several inputs, and tables of the layers of networks.
 
 #include <doctest/doctest.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr auto leaky = Activation::leaky_relu(0.1);
 
-// Every place where layers are computed in one pass, and a layer of one's own between them.
+// Every case in which layers are computed in one pass, with a user's layer in between.
 struct Scale : nn::Module {
   using nn::Module::Module;
   Tensor operator()(const Tensor& x) override { return x * parameter("factor", {x.dim(-1)}, nn::constant_value(2)); }
@@ -46,7 +46,7 @@ struct Chain : nn::Sequential {
     add<nn::Activate>("last", leaky);
   }
 };
-// The same, one after the other.
+// The same layers, one after the other.
 struct Plain : nn::Module {
   Tensor operator()(const Tensor& x) override {
     auto y = avg_pool(leaky_relu(conv1(x), 0.1), {.kernel = 2, .stride = 2});
@@ -102,7 +102,7 @@ TEST_CASE("modules: a Sequential computes what its layers do one after the other
       for (std::size_t i = 0; i < a.size(); ++i)
         require_close(fmt::format("{}", i), a[i].without_layout(), b[i].without_layout());
     });
-  // Bytes that a tape keeps of the large tensors: signs, not activations.
+  // Bytes that a tape keeps of the large tensors: signs instead of activations.
   const auto kept = [&](nn::Module& net, const Shape& large) {
     const auto x = global_tensor(large, 3);
     net.build(large, {.dtype = DType::float64});
@@ -126,7 +126,7 @@ TEST_CASE("modules: layers of a Sequential have names of their own, and what it 
   const auto x = global_tensor({2, 3}, 1);
   empty.build(x.shape());
   CHECK(empty(x).id() == x.id());
-  // A plain tensor's layout, which is none.
+  // A plain tensor has no layout.
   nn::Sequential serial;
   CHECK(has(error_text([&] { serial.build(x.layout()); }), "without a process grid call build(shape)"));
   CHECK(has(error_text([&] { serial.build(std::vector{x.layout()}); }), "without a process grid call build(shapes)"));
@@ -157,7 +157,7 @@ TEST_CASE("modules: networks of several inputs and outputs") {
       net.build(layouts, {.seed = 2, .dtype = DType::float64});
       Tape tape;
       const auto out = net.forward({global_tensor(volume, 1, layouts[0]), global_tensor(vector, 2).with_layout(layouts[1])});
-      // What is the same on all ranks counts once.
+      // A replicated value counts once.
       const auto share = once(mean(square(out[0])) + mean(square(out[1])), comm);
       const auto found = tape.gradient(share, {net.parameters().find("conv.weight").value});
       require_close("weight", found[0].without_layout(), expected[0].without_layout());

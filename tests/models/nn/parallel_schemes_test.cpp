@@ -1,13 +1,13 @@
-// What AlexNet's layers send when they are split every way that Gholami et al. 2018 (SPAA, "Integrated model, batch, and domain
-// parallelism") compare, laid out on the dry device: closed formulas of what runs here, equal to what the transport counts, and
-// beside them the equations as they are printed.
+// Traffic of AlexNet's layers for all splits that Gholami et al. 2018 (SPAA, "Integrated model, batch, and domain parallelism")
+// compare, laid out on the dry device: closed formulas for this library, which equal the transport's counts, and the published
+// equations for comparison.
 //
-// Elements sent by all ranks together. What runs here differs from the equations by this:
-//   - the adjoint of a gather is a reduce_scatter, where (3) and (8) add up the input's gradient on all ranks: 2 for 3;
-//   - what is gathered is a layer's input, behind the pooling, not its output before it;
-//   - the first layer's input needs no gradient, and the last layer, whose result is whole, adds up its outputs;
-//   - features of the first linear layer are not cut as channels are: there the factor is 3;
-//   - (7) takes half a kernel from one neighbour, forth; windows of stride 4 take other numbers, from both, and pools take some.
+// Counted are elements sent by all ranks together. Differences between this library and the equations:
+//   - the adjoint of a gather is a reduce_scatter, while (3) and (8) sum the input's gradient on all ranks: 2 instead of 3;
+//   - a layer's input is gathered, after the pooling, not its output before the pooling;
+//   - the first layer's input needs no gradient, and the last layer, whose result is replicated, sums its outputs;
+//   - features of the first linear layer are not cut like channels: there the factor is 3;
+//   - (7) takes half a kernel from one neighbour, forward; windows of stride 4 take other numbers, from both; pools take some.
 
 #include <doctest/doctest.h>
 
@@ -50,7 +50,7 @@ struct AlexNet : nn::Sequential {
   }
 };
 
-// Of a layer with windows: outputs, extents, and how rows are read; of a sample.
+// A layer with windows: outputs and extents of one sample, and the windows of its rows.
 struct Windows {
   std::int64_t in, out, channels, filters, kernel, stride, padding;
   bool pool = false;
@@ -63,7 +63,7 @@ constexpr std::int64_t features[] = {9216, 4096, 4096, 1000};
 std::int64_t weights_of(const Windows& w) { return w.pool ? 0 : w.kernel * w.kernel * w.channels * w.filters; }
 std::int64_t places(std::int64_t extent) { return extent * extent; }
 
-// Weights and biases of the convolutions; of the linear layers.
+// Weights and biases of the convolutions; weights of the linear layers.
 std::int64_t conv_parameters() {
   std::int64_t sum = 0;
   for (const auto& w : windows) sum += w.pool ? 0 : weights_of(w) + w.filters;
@@ -76,8 +76,8 @@ std::int64_t linear_weights() {
 }
 constexpr std::int64_t linear_biases = 4096 + 4096 + 1000;
 
-// Rows that all ranks take from others, of a volume whose rows are cut at `cuts`; which then are the result's. The owner of the
-// middle row of a window makes what it gives.
+// Rows that all ranks receive from others, for a volume whose rows are cut at `cuts`; sets `cuts` to those of the result. The
+// owner of the middle row of a window computes its output.
 std::int64_t halo_rows(const Windows& w, std::vector<std::int64_t>& cuts) {
   std::vector<std::int64_t> made{0};
   for (std::size_t r = 1; r < cuts.size(); ++r) {
@@ -106,7 +106,7 @@ std::ostream& operator<<(std::ostream& out, const Sent& s) {
              << s.reduced;
 }
 
-// A training step's, of a batch, by all ranks, one after the other.
+// Traffic of one training step on a batch, by all ranks together.
 Sent sent(std::int64_t batch, const GridExtents& extents, const std::vector<std::pair<std::string, GridExtents>>& own = {}) {
   Traffic traffic{.type = DType::float32};
   const int ranks = ranks_of(extents);
@@ -119,7 +119,7 @@ Sent sent(std::int64_t batch, const GridExtents& extents, const std::vector<std:
     nn::BuildOptions options{.device = DeviceKind::dry};
     for (const auto& [layers, e] : own) options.grids.push_back({layers, make_grid(world, e)});
     const auto layout = input_layout(grid, {batch, 1, 227, 227, 3});
-    net.build(layout, options);  // lays the network out once, which counts, too
+    net.build(layout, options);  // lays the network out once, which is counted, too
     traffic.messages = before.messages, traffic.gathered = before.gathered, traffic.scattered = before.scattered,
     traffic.reduced = before.reduced;
     const auto x = constant(Tensor({layout->box().extents(), DType::float32}).with_layout(layout));
@@ -130,9 +130,9 @@ Sent sent(std::int64_t batch, const GridExtents& extents, const std::vector<std:
   return {traffic.messages, traffic.gathered, traffic.scattered, traffic.reduced};
 }
 
-// ---- what runs here
+// ---- formulas of this library
 
-// Of layers whose filters are split among `pr` ranks, of a batch: convolutions, then linear layers.
+// Layers with filters split among `pr` ranks, for a batch: convolutions, then linear layers.
 Sent model_convs(std::int64_t batch, int pr) {
   Sent s;
   for (const auto& w : windows)
@@ -144,7 +144,7 @@ Sent model_linears(std::int64_t batch, int pr) {
   const auto n = batch * (pr - 1);
   return {n * features[0], n * features[1], n * features[1], 2 * n * (features[0] + features[3])};
 }
-// Halos forth and, but for the first layer's, back; then all places come together.
+// Halos forward and, except for the first layer's, backward; then the blocks are gathered.
 Sent domain_convs(std::int64_t batch, int pr) {
   Sent s;
   auto cuts = balanced_cuts(227, pr);
@@ -155,7 +155,7 @@ Sent domain_convs(std::int64_t batch, int pr) {
 Sent operator+(const Sent& a, const Sent& b) {
   return {a.messages + b.messages, a.gathered + b.gathered, a.scattered + b.scattered, a.reduced + b.reduced};
 }
-// n elements that are the same on all of p ranks are added up.
+// An allreduce of n elements on p ranks.
 Sent all_reduced(std::int64_t n, int p) { return {0, 0, 0, 2 * n * (p - 1)}; }
 
 // ---- the equations, in elements of all ranks
@@ -173,7 +173,7 @@ double all_weights() {
 double equation_3(double batch, int p) { return 3 * batch * (p - 1) * outputs(); }
 double equation_4(int p) { return 2.0 * (p - 1) * all_weights(); }
 double equation_8(double batch, int pr, int pc) { return 3 * batch * (pr - 1) * outputs() + 2.0 * (pc - 1) * all_weights(); }
-// Height alone is split: of (7) the first sum and the reduction of weights.
+// With only the height split: the first sum of (7) and the reduction of weights.
 double equation_7(double batch, int p, double weights) {
   double halos = 0;
   for (const auto& w : windows) halos += w.pool ? 0 : batch * p * static_cast<double>(w.in * w.channels * (w.kernel / 2));
@@ -195,7 +195,7 @@ TEST_CASE("parallel schemes: what AlexNet sends is the formula of what runs, bes
     for (const int p : {4, 6, 8}) {
       CAPTURE(batch);
       CAPTURE(p);
-      // (4) batches. Biases are no part of the equation.
+      // (4) batches. The equation ignores biases.
       const auto batches = sent(batch, {.sample = p});
       CHECK(batches == all_reduced(conv_parameters() + linear_parameters, p));
       CHECK(static_cast<double>(batches.all()) == equation_4(p) + 2.0 * (p - 1) * (96 + 256 + 384 + 384 + 256 + linear_biases));
@@ -205,7 +205,7 @@ TEST_CASE("parallel schemes: what AlexNet sends is the formula of what runs, bes
       CHECK(model == model_convs(batch, p) + model_linears(batch, p));
       const double printed = equation_3(static_cast<double>(batch), p);
       double named = static_cast<double>(batch * (p - 1)) * 3 * outputs();
-      // First and last layers, what pooling leaves, and 2 for 3.
+      // First and last layers, the sizes after pooling, and 2 instead of 3.
       for (std::size_t i = 0; i < std::size(windows); ++i)
         if (const auto& w = windows[i]; !w.pool) {
           const bool last = i == 6, pooled = i == 0 || i == 2 || i == 6;
@@ -215,11 +215,11 @@ TEST_CASE("parallel schemes: what AlexNet sends is the formula of what runs, bes
         }
       named -= static_cast<double>(batch * (p - 1)) * (3 * 4096 - 2 * 4096);  // linear7's input
       named -= static_cast<double>(batch * (p - 1)) * 3 * 4096;               // linear8's, which is not gathered
-      named -= static_cast<double>(batch * (p - 1)) * 1000;                   // its outputs, added up
+      named -= static_cast<double>(batch * (p - 1)) * 1000;                   // its outputs, which are summed
       CHECK(static_cast<double>(model.all()) == named);
       CHECK(printed > static_cast<double>(model.all()));
 
-      // (7) domains, for the convolutions; the linear layers are whole on every rank and need no reduction.
+      // (7) domains, for the convolutions; the linear layers are replicated and need no reduction.
       const auto domain = sent(batch, {.height = p});
       const auto features_together = Sent{batch * features[0] * (p - 1), 0, 0, 0};
       CHECK(domain == domain_convs(batch, p) + features_together + all_reduced(conv_parameters(), p));
@@ -234,15 +234,15 @@ TEST_CASE("parallel schemes: what AlexNet sends is the formula of what runs, bes
 
 TEST_CASE("parallel schemes: batches beside models, and domains before them") {
   const std::int64_t batch = 21;
-  const auto weights = conv_parameters() + linear_weights() + linear_biases - 1000;  // in blocks; linear8's bias is whole
+  const auto weights = conv_parameters() + linear_weights() + linear_biases - 1000;  // in blocks; linear8's bias is replicated
   for (const auto& [pr, pc] : std::vector<std::pair<int, int>>{{2, 2}, {2, 3}, {3, 2}, {2, 4}, {4, 2}}) {
     CAPTURE(pr);
     CAPTURE(pc);
-    // (8): each of pc groups has its part of the batch, each block of weights is reduced among pc ranks.
+    // (8): each of pc groups has its part of the batch, and each block of weights is reduced among pc ranks.
     const auto both = sent(batch, {.sample = pc, .channel = pr});
     CHECK(both == model_convs(batch, pr) + model_linears(batch, pr) + all_reduced(weights + 1000 * pr, pc));
     CHECK(static_cast<double>(both.all()) < equation_8(static_cast<double>(batch), pr, pc));
-    // (9): the convolutions' volumes are split, the linear layers' filters.
+    // (9): the convolutions' volumes are split, and the linear layers' filters.
     const auto integrated = sent(batch, {.sample = pc, .height = pr}, {{"linear6-8", {.sample = pc, .channel = pr}}});
     CHECK(integrated == domain_convs(batch, pr) + model_linears(batch, pr) + all_reduced(conv_parameters(), pr * pc) +
                             all_reduced(linear_weights() + 8192 + 1000 * pr, pc));

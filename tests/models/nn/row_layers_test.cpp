@@ -1,4 +1,4 @@
-// Embeddings, norms of rows, convolutions of planes and lines as layers: parameters, values, grids.
+// Embeddings, norms of rows, convolutions in one and two dimensions as layers: parameters, values, grids.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// Checksums of checkpoints: a file of which a bit is flipped or that has lost them is refused.
+// Checksums of checkpoints: a file with a flipped bit or without checksums is refused.
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ class Tiny : public nn::Module {
   }
 };
 
-// Everything that a load of `file` gives, or nothing and why.
+// All data that loading `file` gives; empty on an error, whose message goes to *why.
 std::vector<double> loaded(const fs::path& file, std::string* why = nullptr) {
   Tiny net;
   net.build(Shape{2, 3}, {.seed = 7});
@@ -101,8 +101,8 @@ TEST_CASE("a flipped bit of a checkpoint is refused or changes nothing that is r
                        (values.size() == expected.size() && std::memcmp(values.data(), expected.data(), 8 * values.size()) == 0);
     if (!right) FAIL_CHECK("bit " << bit << " of byte " << byte << " changes what is read");
   };
-  // Every bit of the weights and of a note, where no format of HDF5's helps, and one bit of every byte of the file, or of every
-  // thirteenth.
+  // Every bit of the weights and of a note, which HDF5's format does not protect, and one bit of every byte of the file, or of
+  // every thirteenth byte.
   const std::size_t step = all_tests() ? 1 : 13;
   const Hdf5Reader reader(file);
   const auto weights = reader.read<float>("parameters/scale");

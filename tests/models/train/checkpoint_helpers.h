@@ -1,5 +1,5 @@
 #pragma once
-// A small CosmoFlow and its training, whose data depend on the step alone; bytes of files.
+// A small CosmoFlow and its training, whose data depend only on the step; bytes of files.
 
 #include <cstdint>
 #include <filesystem>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 inline CosmoFlowOptions small() { return {.batch_norm = true, .filters = 2}; }
 
-// Steps [first, last) of a training run whose data depend on the step alone.
+// Steps [first, last) of a training run whose data depend only on the step.
 inline void train(const Session& session, const GridExtents& extents, CosmoFlow& net, Optimizer& optimizer, int first, int last) {
   const auto grid = session.grid(extents);
   const auto layout = activation_layout(grid, {4, 16, 16, 16, 4});

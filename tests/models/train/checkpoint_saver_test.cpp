@@ -1,4 +1,4 @@
-// Checkpoints that are written while training goes on.
+// Checkpoints that are written during training.
 
 #include <doctest/doctest.h>
 
@@ -42,7 +42,7 @@ TEST_CASE("checkpoint saver: a file has what was staged, whatever training does 
       require(saver.stage(
                   folder / "c.h5", t.net, options, [&] { opened.wait(), before = true; }, [&] { after = true; }),
               "[test] nothing was under way");
-      t.run();  // the weights are others now
+      t.run();  // changes the weights
       require(weights_of(t.net) != staged, "[test] nothing was learnt");
       require(!saver.stage(folder / "d.h5", t.net, options), "[test] two at a time");
       require(!std::filesystem::exists(folder / "c.h5"), "[test] written before its time");
@@ -53,7 +53,7 @@ TEST_CASE("checkpoint saver: a file has what was staged, whatever training does 
       require(!std::filesystem::exists(folder / "d.h5"), "[test] skipped, and there all the same");
       const auto info = load_checkpoint(folder / "c.h5", t.net, {.optimizer = &*t.sgd});
       require(weights_of(t.net) == staged && info.step == 5 && info.notes.at("a") == "b", "[test] another checkpoint");
-      // The next one uses the same memory.
+      // The next checkpoint uses the same memory.
       require(saver.stage(folder / "e.h5", t.net, options), "[test] the one before is durable");
       saver.finish();
       load_checkpoint(folder / "e.h5", t.net, {.optimizer = &*t.sgd});
@@ -98,7 +98,7 @@ TEST_CASE("checkpoint saver: of a training every one that is due is written or c
             result.checkpoints, result.skipped_checkpoints);
     const auto found = find_checkpoints(folder.path);
     require(found.skipped.empty() && read_checkpoint_info(found.files.front()).step == 18, "[test] the last one");
-    // A folder that vanishes while it is used ends the training on all ranks.
+    // If its folder vanishes during training, all ranks end with an error.
     Training other(comm);
     other.options = t.options;
     std::int64_t steps = 0;
@@ -109,7 +109,7 @@ TEST_CASE("checkpoint saver: of a training every one that is due is written or c
     };
     const auto error = error_text([&] { other.run(); });
     require(has(error, folder.path.string()), "[test] got '{}'", error);
-    // What was written before is whole where the folder is now.
+    // Earlier files are whole, in the folder's new place.
     comm.transport().barrier();
     const auto before = find_checkpoints(elsewhere.path / "moved");
     require(before.skipped.empty() && !before.files.empty(), "[test] no checkpoint is left");

@@ -1,4 +1,4 @@
-// Networks to files and back, on any grid; what does not fit is refused and changes nothing.
+// Networks to files and back, on any grid; files that do not fit are refused and change nothing.
 
 #include "models/train/checkpoint/checkpoint.h"
 
@@ -61,7 +61,7 @@ TEST_CASE("a checkpoint resumes training on another grid where it stopped") {
     net.build(input, {.seed = 6, .dtype = DType::float64});
     Adam adam(net, {.learning_rate = 1e-3});
     const auto info = load_checkpoint(file, net, {.optimizer = &adam});
-    // Dropout draws from the seed of build(), which a checkpoint does not carry: rebuild with it.
+    // Dropout uses the seed of build(), which is not in the checkpoint: rebuild with the same seed.
     CosmoFlow same(small());
     same.build(input, in_double);
     Adam again(same, {.learning_rate = 1e-3});
@@ -87,7 +87,7 @@ TEST_CASE("averaged weights travel with a checkpoint") {
     CosmoFlow net(small()), other(small());
     net.build(input, in_double), other.build(input, in_double);
     AveragedWeights averages(net), others(other);
-    // Before the first step there is no average yet: weights are the network's.
+    // Before the first step there is no average yet, so the averages are the network's weights.
     save_checkpoint(file, net, Communicator(transport), {.averages = &averages});
     (void)load_checkpoint(file, other, {.averaged = true});
     CHECK(other.parameters()[0].value.to_vector() == net.parameters()[0].value.to_vector());
@@ -110,7 +110,7 @@ TEST_CASE("checkpoints that do not fit are refused") {
     const Communicator world(transport);
     CosmoFlow net(small());
     net.build(input, in_double);
-    // A damaged checkpoint is replaced as a whole one is; what is none stays. An error of rank 0 arrives on both.
+    // A damaged checkpoint is replaced like a whole one; other files stay. An error of rank 0 is thrown on both.
     save_checkpoint(file, net, world, {.info = {.step = 1}});
     save_checkpoint(file, net, world, {.info = {.step = 2}});
     CHECK(read_checkpoint_info(file).step == 2);
@@ -196,12 +196,12 @@ TEST_CASE("weights in float16 are half as large and read as the network's own ty
         CHECK(b.dtype() == type);
         CHECK(cast(cast(a, DType::float16), type).to_vector() == b.to_vector());
       }
-      // A damaged one is noticed as any other is.
+      // A damaged file is detected like any other.
       auto bytes = read_bytes(file);
       bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 16);
       const auto broken = write_bytes(folder.path / "broken.h5", bytes);
       CHECK(has(error_text([&] { load_checkpoint(broken, other); }), "damaged"));
-      // What float16 cannot hold is refused before there is a file.
+      // Values beyond float16 are refused before a file is created.
       auto value = net.parameters()[0].value.to_vector();
       value[0] = 1e6;
       net.parameters()[0].value = from_vector(net.parameters()[0].value.shape(), value, type);

@@ -1,4 +1,4 @@
-// Fine-tuning: weights of another network, as far as they go, and frozen parameters, which stay and for which nothing is reduced.
+// Fine-tuning: weights of another network, as far as they match, and frozen parameters, which do not change and are not reduced.
 
 #include <doctest/doctest.h>
 
@@ -42,7 +42,7 @@ TEST_CASE("checkpoint: weights of another network, as far as they go") {
   CHECK(value(*two, "conv1.weight") == value(*four, "conv1.weight"));
   CHECK(value(*two, "linear2.weight") == value(*four, "linear2.weight"));
 
-  // Patterns: what they name has to be there, and in this shape; what they do not name stays.
+  // Patterns: the named weights must exist with this shape; other weights do not change.
   const auto again = built(4, 3);
   const auto conv2 = value(*again, "conv2.weight");
   taken = take_weights(file, *again, {.patterns = {{"conv1.*"}, {"linear*"}}});
@@ -83,7 +83,7 @@ TEST_CASE("checkpoint: frozen parameters stay, the others learn as if they were 
         const bool same = parameters[i].value.to_vector() == before[i];
         require(same == parameters[i].frozen, "[test] {} {}", parameters[i].name, same ? "stayed" : "changed");
       }
-      // The same gradients for the others, micro-batches added up.
+      // The other parameters have the same gradients, summed over micro-batches.
       const auto x = constant(random_normal({4, 16, 16, 16, 4}, {9}, 0, 1, DType::float64,
                                             activation_layout(session.grid(extents), {4, 16, 16, 16, 4})));
       net.set_step(7);
@@ -131,7 +131,7 @@ TEST_CASE("checkpoint: nothing is reduced for frozen parameters") {
     const auto& parameter = net.parameters()[i];
     if (parameter.name.starts_with("conv") || parameter.name.starts_with("norm")) frozen += parameter.value.elements();
   }
-  // 2 n (P - 1) numbers of an allreduce, once for each element that is free; statistics of norms are as they were, less those of
-  // backward passes that nobody asks for.
+  // 2 n (P - 1) numbers of an allreduce, once for each element that is not frozen; statistics of norms are unchanged, except that
+  // unneeded backward passes are missing.
   CHECK(reduced(false) - reduced(true) >= 2 * frozen);
 }

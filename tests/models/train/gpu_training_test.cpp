@@ -1,5 +1,5 @@
-// Training, prediction and checkpoints on a GPU against the same on the CPU. The network has neither convolutions nor
-// products of matrices, so that the tests need no vendor's library.
+// Training, prediction and checkpoints on a GPU against the CPU. The network has neither convolutions nor matrix products, so
+// that the tests need no vendor's library.
 
 #include <doctest/doctest.h>
 
@@ -50,7 +50,7 @@ struct Run {
   double clip_norm = 0;
   std::int64_t epochs = 3, batch = 4, accumulate = 1;
   StatisticsOver over = StatisticsOver::all;
-  bool spread = false;  // over the GPUs that there are
+  bool spread = false;  // uses all available GPUs
 };
 
 struct Found {
@@ -70,7 +70,7 @@ data::LoaderOptions loader_options(const Run& run, const GridPtr& grid) {
   return {.grid = grid, .batch = run.batch, .seed = 3, .shuffle = true, .flips = true, .shifts = true, .dtype = run.dtype};
 }
 
-// As rank 0 sees it.
+// Runs a training; returns the results of rank 0.
 Found train(const Run& run, DeviceKind on) {
   Found found;
   std::mutex mutex;
@@ -190,7 +190,7 @@ TEST_CASE("gpu: checkpoints are those of a CPU and move between devices and grid
   if (without_hdf5("gpu: checkpoints are those of a CPU and move between devices and grids")) return;
   Folder folder;
   const Run run{.samples = {.samples = 8}};
-  // Epochs [first, last) on a device and a grid, from one file to another.
+  // Trains epochs [first, last) on a device and a grid, from one file to another.
   const auto go_on = [&](DeviceKind on, const GridExtents& grid, std::int64_t first, std::int64_t last, const std::string& from,
                          const std::string& to) {
     Values state;

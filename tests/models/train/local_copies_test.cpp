@@ -1,4 +1,4 @@
-// Checkpoints on the disks of two nodes. Here each rank has a folder of its own, as if it were a node.
+// Checkpoints on the disks of two nodes. Here each rank has a folder of its own, in the role of a node.
 
 #include <doctest/doctest.h>
 
@@ -37,7 +37,7 @@ void save(Training& t, const Communicator& comm, LocalCopies& copies, std::int64
   saver.finish();
 }
 
-// A network in blocks, all of whose weights and moments are in parts, with the optimizer that makes them so.
+// A split network with all weights and moments stored in parts, and the optimizer that does so.
 struct PartsTraining {
   PartsTraining(const Communicator& comm, const GridExtents& grid)
       : world(comm), training(network(), make_grid(comm, grid), {.split = ChannelSplit::filters, .sharded_weights = true}),
@@ -86,7 +86,7 @@ TEST_CASE("local copies: the partner has rank 0's bytes, and whoever has the new
     require(bytes_of(file(0)).size() > 1000 && bytes_of(file(0)) == bytes_of(file(2)), "[test] another file");
     require(!fs::exists(file(1)), "[test] rank 1 was not asked");
 
-    // Rank 0's node is another one now.
+    // Rank 0 is on a new node now.
     const auto before = bytes_of(file(2));
     comm.transport().barrier();
     if (comm.rank() == 0) fs::remove_all(disk_of(0));
@@ -97,7 +97,7 @@ TEST_CASE("local copies: the partner has rank 0's bytes, and whoever has the new
     for (const int rank : {0, 1, 2}) require(bytes_of(file(rank)) == before, "[test] not given to rank {}", rank);
     require(load_checkpoint(found.file, t.net, {.optimizer = &*t.sgd}).step == 7, "[test] another step");
 
-    // A damaged one is no copy.
+    // A damaged file does not count as a copy.
     comm.transport().barrier();
     if (comm.rank() != 1) fs::resize_file(file(comm.rank()), 100);
     require(find_local_copy(comm, mine, one, 0, true).rank == 1, "[test] a damaged copy was taken");
@@ -150,7 +150,7 @@ TEST_CASE("local copies: of split weights and a sharded optimizer each rank has 
     const auto saved = everything_of(*t.training.net, &t.adam);
     meet();
 
-    // Rank 1's node is another one now, and a byte of rank 0's part is not what it was: rank 2 has it whole.
+    // Rank 1 is on a new node now, and one byte of rank 0's part has changed: rank 2 has it whole.
     if (comm.rank() == 1) fs::remove_all(mine);
     if (comm.rank() == 0)
       for (const auto& entry : fs::directory_iterator(mine))
@@ -199,7 +199,7 @@ TEST_CASE("local copies: parts of four ranks go on on two") {
     auto all = everything_of(*t.training.net, &t.adam);
     if (comm.rank() == 0) expected = std::move(all);
   });
-  // The nodes of ranks 0 and 3 are gone.
+  // The nodes of ranks 0 and 3 are lost.
   check_on_ranks(2, "two", [&](const Communicator& comm) {
     PartsTraining t(comm, {.channel = 2});
     const auto found = find_local_copy(comm, folder.path / fmt::format("node{}", 1 + comm.rank()), one, 0, true);

@@ -1,4 +1,4 @@
-// Whose the folder of a training's copies is, and which of them are left over.
+// Owners of folders of a training's local copies, and removal of folders that are no longer needed.
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A disk, and folders of results beside it.
+// A disk, and folders of results next to it.
 struct Place {
   Folder folder{};
   fs::path disk = folder / "disk";
@@ -31,7 +31,7 @@ struct Place {
     std::ofstream(file) << name << "\n";
     return {name, file};
   }
-  // As a training that was killed leaves it.
+  // Leaves the copies of a training that was killed.
   fs::path leave(const TrainingName& training) const {
     const auto path = local_folder(disk, training.name);
     const LocalFolder used(path, training);
@@ -133,7 +133,7 @@ TEST_CASE("local folder: what ended trainings have left is removed, what may be 
   place.training("newer", "again");
   const auto nameless = place.leave(place.training("nameless", "nameless"));
   fs::remove(place.folder / "nameless/training-name");
-  // As where a file system is not mounted.
+  // As if a file system were not mounted.
   const auto unmounted = place.leave(place.training("unmounted", "mount/run"));
   fs::rename(place.folder / "mount", place.folder / "hidden");
   fs::create_directory(place.folder / "mount");
@@ -165,7 +165,7 @@ TEST_CASE("local folder: what ended trainings have left is removed, what may be 
   }
   CHECK(has(place.clear(), "mpigrad-live: local copies of the training in"));
   CHECK(!fs::exists(local_folder(place.disk, "live")));
-  // On other hosts the kernel does not know which processes live.
+  // The kernel cannot tell which processes of other hosts live.
   const auto mark = killed / ".training";
   std::ifstream file(mark);
   std::stringstream text;
@@ -183,7 +183,7 @@ TEST_CASE("local folder: what ended trainings have left is removed, what may be 
 
 TEST_CASE("local folder: copies stay where their path of results means another place") {
   const Place place;
-  // As in two containers that have one name of the host, and other folders under the same path.
+  // As in two containers with the same host name and different folders at the same path.
   const auto training = place.training("one", "work/run");
   const auto path = place.leave(training);
   fs::rename(place.folder / "work", place.folder / "first");
@@ -220,7 +220,7 @@ TEST_CASE("local folder: pipes and names of other users beside the results are n
   else fs::remove(place.folder / "other/training-name");
   CHECK(has(place.clear(), "which is no longer there: removed"));
   CHECK(!fs::exists(path));
-  // Its own name is a pipe: what the training is, is not known.
+  // The file of its name is a pipe: the training is not known.
   const auto second = place.training("two", "run");
   const auto kept = place.leave(second);
   fs::remove(second.file);

@@ -36,7 +36,7 @@ TEST_CASE("metrics: CSV files") {
   {
     CsvWriter csv(path, {"epoch", "loss", "note"});
     csv.row({0, 0.1, "a, \"b\""});
-    CHECK(text_of(path) == "epoch,loss,note\n0,0.1,\"a, \"\"b\"\"\"\n");  // on disk before the writer goes
+    CHECK(text_of(path) == "epoch,loss,note\n0,0.1,\"a, \"\"b\"\"\"\n");  // on disk before the writer is destroyed
     csv.row({1, 1.0 / 3, ""});
     CHECK(has(error_text([&] { csv.row({1, 2}); }), "2 cells for 3 columns"));
   }
@@ -92,19 +92,19 @@ TEST_CASE("metrics: ROC AUC against counting pairs") {
 
 TEST_CASE("metrics: scores that differ by rounding are ties") {
   const std::vector<std::int64_t> labels{0, 0, 1, 1, 1, 0};
-  // Outputs of one constant picture, from batches of 3 and of other sizes.
+  // Outputs for one constant picture, from batches of 3 and of other sizes.
   const std::vector<double> same{0.25, 0.25, 0.25, 0.25 + 1e-9, 0.25 + 1e-9, 0.25 - 1e-9};
   std::vector<double> roundings(6, rounding_of_outputs * 0.25);
   CHECK(roc_auc(same, labels) > 0.8);
   CHECK(roc_auc(same, labels, roundings) == 0.5);
-  // Of 9 pairs 4 are won, 3 are ties and 2 lost: 2 and 2.75 are ties of 2.5, and not of each other.
+  // Of 9 pairs 4 are won, 3 are ties and 2 are lost: 2 and 2.75 tie with 2.5, but not with each other.
   CHECK(roc_auc(std::vector<double>{1, 2, 3, 1.5, 2.5, 2.75}, labels, std::vector<double>{0, 0.25, 0, 0, 0.25, 0.25}) ==
         doctest::Approx((4 + 0.5 * 3) / 9));
   const auto infinity = std::numeric_limits<double>::infinity();
   CHECK(roc_auc(std::vector<double>{-infinity, infinity}, std::vector<std::int64_t>{0, 1},
                 std::vector<double>{infinity, infinity}) == 1);
   CHECK(has(error_text([&] { roc_auc(same, labels, std::vector<double>{1}); }), "1 roundings for 6 scores"));
-  // Nor do predictions vary that differ by as little, nor targets that are all the same.
+  // Neither predictions that differ as little nor constant targets vary.
   const std::vector<double> truth{1, 2, 3, 4, 5, 4}, constant(6, 0.1), real{0.1, 0.2, 0.3, 0.4, 0.5, 0.3};
   CHECK(regression_scores(same, truth, 1)[0].correlation == 0);
   CHECK(regression_scores(real, constant, 1)[0].correlation == 0);

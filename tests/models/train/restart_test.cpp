@@ -1,5 +1,5 @@
-// Trainings that end anywhere go on as if they had not: in the middle of an epoch, on other ranks, from the newest checkpoint
-// that is whole, after signals and limits.
+// Interrupted trainings resume bit for bit: in the middle of an epoch, on other ranks, from the newest whole checkpoint, after
+// signals and limits.
 
 #include <doctest/doctest.h>
 
@@ -51,7 +51,7 @@ Outcome uninterrupted() {
   return outcome;
 }
 
-// As the trainers' --resume does.
+// As with the trainers' --resume.
 void go_on(Training& t, const std::filesystem::path& file) {
   const auto info = load_checkpoint(file, t.net, {.optimizer = &*t.sgd});
   t.options.fit.first_epoch = info.epoch;
@@ -82,7 +82,7 @@ TEST_CASE("restart: after every step, on one rank bit for bit, on others to roun
   const auto expected = uninterrupted();
   for (const int ranks : {1, 2}) {
     const Folder folder;
-    // 3 steps an epoch: ends after each of 12 but the last.
+    // 3 steps per epoch: stops after each of 12 steps but the last.
     for (std::int64_t until = 1; until < 12; ++until) {
       const auto file = folder.path / newest_checkpoint;
       check_on_ranks(ranks, "first part", [&](const Communicator& comm) {
@@ -91,7 +91,7 @@ TEST_CASE("restart: after every step, on one rank bit for bit, on others to roun
         t.options.checkpoint_steps = 1;
         std::int64_t steps = 0;
         t.options.notes_signals = true;
-        // Known to all ranks a step later.
+        // All ranks know it one step later.
         t.hooks.loss = [&](const Tensor& y, const Tensor& target) {
           if (++steps == until && comm.rank() == 0) std::raise(SIGUSR1);
           return mse(y, target);
@@ -149,7 +149,7 @@ TEST_CASE("restart: a checkpoint before the first step, from which a training th
       const auto found = outcome_of(t, t.run());
       require_outcome({{}, found.weights}, {{}, expected.weights}, ranks == 1 ? 0 : 1e-12);
     });
-    // From the middle of an epoch, of a file elsewhere.
+    // From the middle of an epoch, with a file elsewhere.
     const auto middle = copy.path / "checkpoint-2.h5", there = copy.path / "again.h5";
     check_on_ranks(ranks, "the middle", [&](const Communicator& comm) {
       Training t(comm);
@@ -213,7 +213,7 @@ TEST_CASE("restart: checkpoints that are kept, found and skipped") {
   CHECK(read_checkpoint_info(found.files[1]).epoch_step == 1);
   CHECK(read_checkpoint_info(found.files[1]).epoch_steps == 3);
   CHECK(read_checkpoint_info(folder.path / best_weights).epoch == 4);  // the loss falls
-  // Damaged ones are skipped, and it is said why; names of others are none.
+  // Damaged checkpoints are skipped with a reason; files with other names are ignored.
   std::filesystem::resize_file(found.files[0], std::filesystem::file_size(found.files[0]) / 2);
   overwrite_bytes(found.files[1], 0, "nothing");
   {
@@ -230,12 +230,12 @@ TEST_CASE("restart: checkpoints that are kept, found and skipped") {
   CHECK(found.skipped[0].find("checkpoint.h5") != std::string::npos);
   CHECK(found.skipped[1].find("checkpoint-11.h5 has version 7 of the format, and this program reads versions up to 2") !=
         std::string::npos);
-  // A training that goes on from before a checkpoint leaves it behind.
+  // A training resumed from an earlier step removes later checkpoints.
   std::filesystem::copy_file(found.files[0], folder.path / "checkpoint-99.h5");
   remove_old_checkpoints(folder.path, 5, 12);
   CHECK(!std::filesystem::exists(folder.path / "checkpoint-99.h5"));
   CHECK(std::filesystem::exists(folder.path / "checkpoint-8.h5"));
-  // One in the place of a damaged one, and nothing kept of that.
+  // A new checkpoint replaces a damaged one, whose contents are not kept.
   train(1);
   found = find_checkpoints(folder.path);
   CHECK(found.files.size() == 1);
@@ -249,14 +249,14 @@ TEST_CASE("restart: limits, and what cannot be") {
   check_on_ranks(2, "limit", [&](const Communicator& comm) {
     Training t(comm);
     prepare(t, folder.path);
-    t.options.time_limit = 1;  // less than a first checkpoint may take
+    t.options.time_limit = 1;  // less than the first checkpoint may take
     const auto result = t.run();
     require(result.interrupted && result.stopped.find("limit") != std::string::npos && result.checkpoints == 1, "[test] '{}'",
             result.stopped);
     require(read_checkpoint_info(folder.path / newest_checkpoint).epoch < 4, "[test] all epochs");
     Training other(comm);
     prepare(other, folder.path);
-    other.options.checkpoint_seconds = 1e-9;  // whenever a step is asked for it
+    other.options.checkpoint_seconds = 1e-9;  // at every step
     const auto often = other.run();
     require(often.checkpoints >= 1 && often.checkpoints + often.skipped_checkpoints >= 6, "[test] {} checkpoints, {} skipped",
             often.checkpoints, often.skipped_checkpoints);
@@ -285,7 +285,7 @@ TEST_CASE("restart: what one rank wants, all know a call later") {
     require(maximum.now(0) == 7, "[test] what was asked before");
     require(maximum.now(comm.rank()) == 2, "[test] now");
     require(maximum.ask(0) == 0, "[test] nothing is left");
-    // What lasts is granted once for each time that it is wished for anew.
+    // A lasting request is granted once, and again when it is requested anew.
     for (const std::int64_t expect : {0, 4, 0, 4, 0}) require(maximum.ask(4) == expect, "[test] granted twice");
   });
 }
@@ -296,12 +296,12 @@ TEST_CASE("restart: signals are noted once, and do what they did before afterwar
   {
     const NotedSignals noted, again;
     CHECK(NotedSignals::noted() == nullptr);
-    for (int twice = 0; twice < 2; ++twice) std::raise(SIGUSR1);  // by two ways
+    for (int twice = 0; twice < 2; ++twice) std::raise(SIGUSR1);  // noted by both objects
     CHECK(before == 0);
     CHECK(std::string(NotedSignals::noted()) == "SIGUSR1");
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     CHECK(std::string(NotedSignals::noted()) == "SIGUSR1");
-    std::raise(SIGUSR1);  // nobody listened
+    std::raise(SIGUSR1);  // the earlier signal has expired
     CHECK(before == 1);
   }
   std::raise(SIGUSR1);
@@ -315,7 +315,7 @@ TEST_CASE("restart: signals are noted once, and do what they did before afterwar
 
 TEST_CASE("restart: the interval between checkpoints that loses the least time") {
   // Expected time lost per second of training, exponential failures: cost / interval + (interval + cost) / (2 mtbf), to first
-  // order. The minimum of the exact expression of Daly (2006), eq. 13, found by trying.
+  // order. The minimum of the exact expression of Daly (2006), eq. 13, is found by search.
   const auto lost = [](double interval, double cost, double mtbf) {
     return mtbf * std::expm1((interval + cost) / mtbf) / interval;
   };

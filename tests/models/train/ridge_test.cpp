@@ -1,4 +1,4 @@
-// Ridge regression against what can be known without it.
+// Ridge regression against independent results.
 
 #include "models/train/ridge.h"
 
@@ -19,7 +19,7 @@ struct Problem {
   std::vector<double> x, y;
   std::int64_t samples;
 };
-// y = 3 + x w + noise, x of `features` columns of very different sizes.
+// y = 3 + x w + noise; x has `features` columns of very different sizes.
 Problem linear_problem(std::int64_t samples, std::size_t features, double noise, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
@@ -32,7 +32,7 @@ Problem linear_problem(std::int64_t samples, std::size_t features, double noise,
       if (j < 3) y += static_cast<double>(j + 1) * value;
     }
     p.y.push_back(y + noise * normal(random));
-    p.y.push_back(normal(random));  // which no feature knows
+    p.y.push_back(normal(random));  // independent of all features
   }
   return p;
 }
@@ -49,8 +49,8 @@ double mean_squared_error(const Ridge& ridge, const Problem& p, std::size_t targ
 TEST_CASE("ridge: finds a line, and predicts nothing where there is none") {
   const auto fitted = linear_problem(100, 40, 0.5, 1), other = linear_problem(2000, 40, 0.5, 2);
   const auto ridge = fit_ridge(fitted.x, fitted.y, fitted.samples);
-  CHECK(mean_squared_error(ridge, other, 0) < 0.6);  // the noise alone: 0.25; least squares without penalty about 0.42
-  CHECK(mean_squared_error(ridge, other, 1) < 1.3);  // the mean's: 1; least squares without penalty about 1.7
+  CHECK(mean_squared_error(ridge, other, 0) < 0.6);  // only the noise: 0.25; least squares without penalty about 0.42
+  CHECK(mean_squared_error(ridge, other, 1) < 1.3);  // predicting the mean: 1; least squares without penalty about 1.7
   CHECK(ridge.penalty[0] < ridge.penalty[1]);
   CHECK(ridge.offset[0] == doctest::Approx(3).epsilon(0.5));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// A training of a small network in float64 on samples that a function makes.
+// A training of a small network in float64 on generated samples.
 
 #include <memory>
 #include <optional>

@@ -1,4 +1,4 @@
-// Who keeps others waiting.
+// Stragglers: ranks that keep others waiting.
 
 #include <doctest/doctest.h>
 
@@ -39,7 +39,7 @@ TEST_CASE("stragglers: the rank that computes longest is named, and what others 
     const auto& times = result.times;
     require(times.steps == 6 && times.seconds >= 6 * 0.02, "[test] {} steps in {} s", times.steps, times.seconds);
     require(comm.rank() != 1 || times.compute() >= 6 * 0.02, "[test] it computed for {} s", times.compute());
-    // The others wait for it wherever they meet it first, in messages or in collective calls.
+    // The others wait for it at their first common call, in messages or in collective calls.
     require(comm.rank() == 1 || times.messages + times.collectives >= 6 * 0.01, "[test] waited {} s and {} s", times.messages,
             times.collectives);
     require(comm.rank() == 0 ? result.stragglers.find("rank 1 computes longest") != std::string::npos : result.stragglers.empty(),
@@ -55,7 +55,7 @@ TEST_CASE("stragglers: of many ranks a few are shown") {
     require(table.find("    17      235.00       20.00         10.00        5.00      270.00") != std::string::npos, "[test] {}",
             table);
     require(std::count(table.begin(), table.end(), '\n') == 2 + 7 + 1, "[test] {}", table);
-    // Rank 8 is the one in the middle.
+    // Rank 8 is the median.
     require(table.find("rank 17 computes longest: 1.62 times the median of 18 ranks") != std::string::npos, "[test] {}", table);
   });
 }

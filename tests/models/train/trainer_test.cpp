@@ -1,4 +1,4 @@
-// Whole trainings: what is called, written and kept, and when they end; and samples that a function makes.
+// Whole trainings: calls, written files, kept state and reasons to end; and generated samples.
 
 #include "models/train/trainer.h"
 
@@ -58,7 +58,7 @@ TEST_CASE("trainer: the table, checkpoints and hooks, and going on from a checkp
     require(result.epochs[1].values == std::vector{0.25, 7.0} && t.net.step() == 9, "[test] values, {} steps", t.net.step());
     comm.transport().barrier();
 
-    // Two more epochs, from behind the second.
+    // Two more epochs, after the second.
     Training again(comm);
     again.options = t.options, again.hooks = t.hooks;
     load_checkpoint(folder.path / "checkpoint.h5", again.net, {.optimizer = &*again.sgd});
@@ -135,7 +135,7 @@ TEST_CASE("trainer: when it ends") {
              measured(t, {NAN, 2, 1, NAN, 0.5, NAN, NAN, 0, 0});
            }),
            "7 score was no better for 2 epochs");
-    // Ranks that measure something else stop where rank 0 does.
+    // Ranks that measure other values stop when rank 0 does.
     expect(epochs([&](Training& t) {
              measured(t, comm.rank() == 0 ? std::vector<double>{3, 2, 2, 2.5, 1, 0, 0, 0, 0}
                                           : std::vector<double>{9, 8, 7, 6, 5, 4, 3, 2, 1});
@@ -153,7 +153,7 @@ TEST_CASE("trainer: when it ends") {
       t.options.values = {"score"};
       t.hooks.evaluate = [] { return std::vector{1.0, 2.0}; };
     });
-    // A rank's error is that of all.
+    // An error on one rank is an error on all.
     const auto text = error_text([&] { together(comm, [&] { require(comm.rank() != 1, "[test] rank 1 alone"); }); });
     require(text == "[test] rank 1 alone", "[test] '{}'", text);
   });
@@ -173,7 +173,7 @@ TEST_CASE("trainer: losses by their names, with their default options and with o
 }
 
 TEST_CASE("trainer: a step is the same however its samples are cut into micro-batches") {
-  // Six volumes of 8 cells; label 2 is ignored, most often in the last ones.
+  // Six volumes of 8 cells; label 2 is ignored; it is most frequent in the last volumes.
   const auto volumes = random_normal({6, 2, 2, 2, 1}, {.key = 1}, 0, 1, DType::float64);
   std::vector<double> labels(48);
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = i % 8 < i / 8 ? 2 : static_cast<double>(i % 2);
@@ -208,7 +208,7 @@ TEST_CASE("trainer: a step is the same however its samples are cut into micro-ba
             if (expected.empty()) expected = weights, expected_loss = epoch_loss;
             require(std::abs(epoch_loss - expected_loss) < 1e-12, "[test] batches of {}: loss {} instead of {}", batch,
                     epoch_loss, expected_loss);
-            for (std::size_t i = 0; i < weights.size(); ++i)  // 1e-6: what a clipped norm is made larger by
+            for (std::size_t i = 0; i < weights.size(); ++i)  // 1e-6 is the term added to a clipped norm
               require(std::abs(weights[i] - expected[i]) < (clip > 0 ? 1e-5 : 1e-12), "[test] batches of {}: {} instead of {}",
                       batch, weights[i], expected[i]);
           }

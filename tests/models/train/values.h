@@ -1,5 +1,5 @@
 #pragma once
-// Numbers of tensors in one list, and how far two lists are apart.
+// Elements of tensors in one list, and the distance of two lists.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ inline void append(Values& values, const Tensor& x) {
   values.insert(values.end(), more.begin(), more.end());
 }
 
-// The largest distance; infinite where a number is none, and where the lists are empty or of two lengths.
+// The largest distance; infinite if a number is NaN, or if the lists are empty or differ in length.
 inline double difference(const Values& a, const Values& b) {
   if (a.size() != b.size() || a.empty()) return std::numeric_limits<double>::infinity();
   double largest = 0;

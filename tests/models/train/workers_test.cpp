@@ -1,5 +1,5 @@
-// Logical workers: the same numbers on any number of ranks; what averaging gradients and weights means; the noise scale against
-// its definition.
+// Virtual workers: the same numbers on any number of ranks; averages of gradients and of weights; the noise scale against its
+// definition.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@
 namespace mpigrad {
 namespace {
 
-// With a norm, whose statistics are each worker's own, and a layer that draws numbers.
+// A network with a norm, whose statistics belong to each worker, and a layer that draws random numbers.
 struct Network : nn::Module {
   explicit Network(bool plain) : plain_(plain) {}
   Tensor operator()(const Tensor& x) override {
@@ -36,7 +36,7 @@ struct Network : nn::Module {
 
 constexpr std::int64_t side = 4;
 
-// Samples of a step, of all workers; those of one rank are a part of them.
+// Samples of a step for all workers; those of one rank are a part of them.
 std::pair<Tensor, Tensor> samples(std::int64_t step, std::int64_t first, std::int64_t count) {
   std::vector<double> x, y;
   for (std::int64_t i = first; i < first + count; ++i) {
@@ -125,7 +125,7 @@ TEST_CASE("workers without norms and dropout are one worker with all samples") {
     CHECK(difference(one.losses, four.losses) < 1e-12);
     CHECK(difference(one.state, four.state) < 1e-12);
     CHECK(difference(one.big, four.big) < 1e-10);
-    // Weights that are averaged behind every step of plain descent are averaged gradients; momentum is each worker's own.
+    // Averaging weights after every step of plain gradient descent equals averaging gradients; each worker has its own momentum.
     const auto averaged =
         run(Communicator(transport), {.workers = 4, .synchronisation = Synchronisation::weights, .every = 1}, 3, true);
     CHECK(std::abs(averaged.losses[1] - four.losses[1]) < 1e-12);
@@ -133,7 +133,7 @@ TEST_CASE("workers without norms and dropout are one worker with all samples") {
 }
 
 TEST_CASE("the noise scale is that of its definition") {
-  // Per-sample gradients of a network that stands still, one by one.
+  // Per-sample gradients of a network with fixed weights, one by one.
   Network net(true);
   net.build({1, 1, side, side, 1}, {.seed = 5, .dtype = DType::float64});
   const auto gradient = [&](const Tensor& x, const Tensor& y) {
@@ -159,7 +159,7 @@ TEST_CASE("the noise scale is that of its definition") {
   for (const auto& g : own)
     for (std::size_t j = 0; j < g.size(); ++j) trace += (g[j] - mean[j]) * (g[j] - mean[j]) / count;
 
-  // Workers that draw from these samples with replacement and do not move.
+  // Workers that draw from these samples with replacement, with fixed weights.
   constexpr int workers = 4;
   constexpr std::int64_t batch = 2;
   NoiseScale noise(batch, workers * batch, 0.9995);
@@ -243,7 +243,7 @@ TEST_CASE("data-parallel training measures its noise scale as workers do") {
       }
     CHECK(measured.value() == doctest::Approx(noise.value()).epsilon(1e-9));
     CHECK(measured.critical_batch() == doctest::Approx(critical.value()).epsilon(1e-9));
-    // Ranks that share samples have no gradients of samples of their own.
+    // Ranks that share samples have no gradients of their own samples.
     const auto depth = make_grid(world, {.sample = 2, .height = 2});
     const data::Loader shared(source, {.grid = depth, .batch = 12, .dtype = DType::float64});
     Network other(true);
@@ -258,7 +258,7 @@ TEST_CASE("data-parallel training measures its noise scale as workers do") {
 TEST_CASE("the law of large batches") {
   CHECK(statistical_efficiency(4, 1, 32) == 1);
   CHECK(statistical_efficiency(4, 64, 32) == doctest::Approx(0.125));
-  // A noise scale that stays is the critical batch; one that changes is weighted by the progress of its steps.
+  // A constant noise scale is the critical batch; a varying one is weighted by the progress of its steps.
   CriticalBatch same(8), changing(8);
   CHECK(std::isnan(same.value()));
   for (int i = 0; i < 5; ++i) same.add(32);
@@ -266,7 +266,7 @@ TEST_CASE("the law of large batches") {
   CHECK(same.value() == doctest::Approx(32));
   changing.add(8), changing.add(24);
   CHECK(changing.value() == doctest::Approx((0.5 * 8 + 0.25 * 24) / 0.75));
-  // Steps whose estimate is beyond either end count: without progress, and without noise.
+  // Steps with estimates beyond either limit count: without progress, and without noise.
   CriticalBatch lost(8), quiet(8);
   lost.add(std::numeric_limits<double>::infinity());
   CHECK(std::isinf(lost.value()));
@@ -281,7 +281,7 @@ TEST_CASE("the law of large batches") {
   CHECK(noise.variance() == doctest::Approx(6));
   CHECK(noise.squared_gradient() == doctest::Approx(2));
   CHECK(noise.value() == doctest::Approx(3));
-  // A step that overflowed is none.
+  // A step that overflowed does not count.
   noise.add(std::numeric_limits<double>::infinity(), 1), noise.add(1, std::nan(""));
   CHECK(noise.steps() == 3);
   CHECK(noise.value() == doctest::Approx(3));
