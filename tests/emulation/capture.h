@@ -1,6 +1,6 @@
 #pragma once
-// What streams are given while they are captured, and how it is repeated. Dependencies are those of streams and events alone, so
-// that work which nobody has ordered comes out in another order.
+// Records the work of captured streams, and repeats it. Dependencies come only from streams and events, so that unordered work is
+// executed in another order.
 
 #include <cstddef>
 #include <functional>
@@ -24,26 +24,26 @@ struct Capture {
   cudaStream_t origin = nullptr;
   bool relaxed = false;
   std::vector<Node> nodes;
-  std::map<cudaStream_t, Nodes> ends;  // of the streams that take part: what their next work comes after
+  std::map<cudaStream_t, Nodes> ends;  // for each participating stream: the predecessors of its next work
   Nodes last_in_order;
-  std::string invalid;  // why nothing comes of it
+  std::string invalid;  // why the capture failed
 
   void add(cudaStream_t stream, std::function<void()> work);
-  // Also after what was last added in this way.
+  // Also ordered after the last work added in this way.
   void add_in_order(cudaStream_t stream, std::function<void()> work);
-  // The next work of `stream`, which takes part from now on, comes after `points`.
+  // `stream` takes part from now on, and its next work comes after `points`.
   void join(cudaStream_t stream, const Nodes& points);
-  // Whether everything comes before the end of the stream where it began.
+  // True if all work comes before the end of the stream in which the capture began.
   bool joined() const;
 };
 using CapturePtr = std::shared_ptr<Capture>;
 
-// In an order that the dependencies allow; `backwards`: of what may come next, always what was given last.
+// Runs the nodes in an order that the dependencies allow; `backwards`: always the last recorded one of those that may run next.
 void run_nodes(const std::vector<Node>& nodes, bool backwards);
 
-// Why this thread may not take or give back memory, or wait for the device, now; empty if it may.
+// Why this thread may not allocate or release memory, or wait for the device, now; empty if it may.
 std::string forbidden_by_capture(bool waits);
-// Of this thread, null if there is none.
+// The capture of this thread, or null.
 Capture*& capture_of_this_thread();
 
 }  // namespace mpigrad::emulation

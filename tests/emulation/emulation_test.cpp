@@ -1,5 +1,5 @@
-// The emulation itself: that it runs kernels as a GPU does, and that what a GPU would do wrong is an error here. Run it in all
-// three modes.
+// Tests of the emulator itself: it runs kernels as a GPU does, and reports mistakes that a GPU would not detect as errors. Run it
+// in all three modes.
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@
 using namespace mpigrad;
 
 namespace mpigrad::cuda {
-// In the library this throws.
+// The library's function throws.
 void fail_call(cudaError_t code, const char* call) { throw std::string(call) + ": " + cudaGetErrorString(code); }
 }  // namespace mpigrad::cuda
 
@@ -38,7 +38,7 @@ T* pinned_array(std::size_t n) {
   return static_cast<T*>(memory);
 }
 
-// Why it failed, or nothing.
+// The error of a call, or empty.
 template <class F>
 std::string failure_of(cudaStream_t stream, const F& f) {
   std::string result;
@@ -59,7 +59,7 @@ __global__ void number_kernel(unsigned* y) {
   y[block * blockDim.x * blockDim.y * blockDim.z + thread] = block * 1000 + thread;
 }
 
-// Each thread hands what it got to the next, `rounds` times.
+// Each thread passes its value to the next, `rounds` times.
 __global__ void pass_on_kernel(int rounds, int* y) {
   __shared__ int shared[1024];
   const unsigned t = threadIdx.x;
@@ -75,7 +75,7 @@ __global__ void pass_on_kernel(int rounds, int* y) {
 __global__ void without_barrier_kernel(int* y) {
   __shared__ int shared[64];
   shared[threadIdx.x] = static_cast<int>(threadIdx.x);
-  y[threadIdx.x] = shared[63 - threadIdx.x];  // of a thread that may not have come so far
+  y[threadIdx.x] = shared[63 - threadIdx.x];  // from a thread that may not have written yet
 }
 
 __global__ void shuffle_kernel(double* y) {
@@ -236,7 +236,7 @@ TEST_CASE("emulation: memory is limited, and new memory is full of NaN") {
 
 TEST_CASE("emulation: streams, events, and work that is late") {
   const bool late = emulation::settings().mode == emulation::Mode::late;
-  if (emulation::settings().mode == emulation::Mode::concurrent) return;  // what is not waited for is done, or not
+  if (emulation::settings().mode == emulation::Mode::concurrent) return;  // without a wait the work may or may not be done
   const auto a = new_stream(), b = new_stream();
   auto *x = device_array<float>(1), *y = device_array<float>(1);
   auto* host = pinned_array<float>(2);
@@ -249,13 +249,13 @@ TEST_CASE("emulation: streams, events, and work that is late") {
   REQUIRE(cudaMemcpyAsync(host, x, 4, cudaMemcpyDeviceToHost, b) == cudaSuccess);
   REQUIRE(cudaStreamSynchronize(b) == cudaSuccess);
   CHECK(std::isnan(host[0]) == late);
-  // What a host reads without waiting.
+  // The host reads without waiting.
   cuda::launch("double", double_kernel, 1, 1, a, x);
   CHECK((*x == 6) == !late);
   REQUIRE(cudaEventRecord(event, a) == cudaSuccess);
   cuda::launch("double", double_kernel, 1, 1, a, x);
   REQUIRE(cudaStreamWaitEvent(b, event, 0) == cudaSuccess);
-  // A later point of the event does not move the wait; nor does the end of the event.
+  // Recording the event again does not move the wait; destroying the event does not, either.
   REQUIRE(cudaEventRecord(event, a) == cudaSuccess);
   REQUIRE(cudaEventDestroy(event) == cudaSuccess);
   REQUIRE(cudaMemcpyAsync(y, x, 4, cudaMemcpyDeviceToDevice, b) == cudaSuccess);
@@ -265,7 +265,7 @@ TEST_CASE("emulation: streams, events, and work that is late") {
   REQUIRE(cudaStreamSynchronize(a) == cudaSuccess);
   CHECK(*x == 12);
 
-  // A copy reads pinned memory when its turn comes; arguments of kernels are those of the launch.
+  // A copy reads pinned memory when it runs; kernels get the arguments of the launch.
   host[0] = 1;
   REQUIRE(cudaMemcpyAsync(x, host, 4, cudaMemcpyHostToDevice, a) == cudaSuccess);
   host[0] = 2;
@@ -276,7 +276,7 @@ TEST_CASE("emulation: streams, events, and work that is late") {
   CHECK(*x == (late ? 2 : 1));
   CHECK(*y == 5);
 
-  // Who asks again and again comes to an end.
+  // Repeated queries eventually find the work done.
   REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
   for (int i = 0; i < 3; ++i) cuda::launch("double", double_kernel, 1, 1, a, y);
   REQUIRE(cudaEventRecord(event, a) == cudaSuccess);
@@ -286,7 +286,7 @@ TEST_CASE("emulation: streams, events, and work that is late") {
   static_cast<void>(cudaGetLastError());
   CHECK(*y == 40);
 
-  // Freed memory is done with; pinned memory has to be.
+  // Freed device memory is no longer in use; pinned memory must not be in use.
   cuda::launch("double", double_kernel, 1, 1, a, y);
   REQUIRE(cudaFree(y) == cudaSuccess);
   REQUIRE(cudaMemcpyAsync(host, x, 4, cudaMemcpyDeviceToHost, a) == cudaSuccess);

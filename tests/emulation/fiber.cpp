@@ -6,7 +6,7 @@
 #include <new>
 
 #ifdef __x86_64__
-// Registers that a function has to preserve are pushed, the stack is exchanged, and the others are popped.
+// Pushes the registers that a function must preserve, swaps the stacks, and pops the registers of the other.
 extern "C" void mpigrad_exchange_stacks(void** saved, void* wanted);
 asm(R"(
 .text
@@ -39,7 +39,7 @@ Fiber::Fiber(void (*entry)()) {
   void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   stack_ = static_cast<std::byte*>(memory);
-  mprotect(stack_, guard_bytes, PROT_NONE);  // what needs more ends the program
+  mprotect(stack_, guard_bytes, PROT_NONE);  // a larger stack ends the program
   restart(entry);
 }
 
@@ -49,8 +49,8 @@ Fiber::~Fiber() {
 
 #ifdef __x86_64__
 void Fiber::restart(void (*entry)()) {
-  // Six registers, the address to go to, and a return address of none: where a call would have left the stack, 8 bytes off a
-  // multiple of 16.
+  // Six registers, the address to go to, and a null return address: the state of a stack after a call, 8 bytes off a multiple of
+  // 16.
   auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + stack_bytes - 72);
   top[0] = 0;
   top[-1] = reinterpret_cast<std::uintptr_t>(entry);

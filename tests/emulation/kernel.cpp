@@ -17,15 +17,15 @@ namespace {
 
 constexpr unsigned warp_lanes = 32;
 
-// One exchange after the other: while some lanes still read the values of the last one, others may give theirs to the next.
+// Alternates between two exchanges: while some lanes still read the values of the last one, others may write those of the next.
 struct Warp {
   std::uint64_t bits[2][warp_lanes];
   unsigned side = 0, arrived = 0, mask = 0;
   int kind = 0;
 };
 
-// Runs one kernel. A fiber takes thread after thread, block after block; only when a thread waits does another fiber take over,
-// so that threads which never wait cost a call each.
+// Runs one kernel. A fiber runs thread after thread, block after block; another fiber takes over only if a thread waits, so that
+// a thread that never waits costs one call.
 class Engine {
  public:
   static constinit thread_local Engine* current;
@@ -42,7 +42,7 @@ class Engine {
     current = this;
     idle_fiber().resume(host_);
     current = outer;
-    if (!error_.empty()) {  // those who wait will never go on
+    if (!error_.empty()) {  // waiting threads will never continue
       for (auto& each : fibers_) each.fiber.restart(work);
       idle_.clear();
       for (auto& each : fibers_) idle_.push_back(&each.fiber);
@@ -61,7 +61,7 @@ class Engine {
     wait();
   }
 
-  // What the lanes have given; it stays until the exchange after the next one.
+  // The values of the lanes; valid until the exchange after the next one.
   const std::uint64_t* exchange(unsigned mask, std::uint64_t bits, int kind, int source) {
     auto& warp = warps_[thread_ / warp_lanes];
     const unsigned own = thread_ % warp_lanes, side = warp.side;
@@ -95,9 +95,9 @@ class Engine {
     for (;;) current->step();
   }
 
-  // What a fiber does that has no thread: the next thread, or room for somebody who can go on.
-  // Fibers without a thread may go on under another thread of the host, whose thread_local variables lie elsewhere: nothing of
-  // them may be remembered over a change, so this is not inlined, and a change is the last thing that it does.
+  // The work of a fiber without a thread: starts the next thread, or resumes a fiber that can continue. Fibers without a thread
+  // may resume on another host thread, which has other thread_local variables: no address of these may be kept over a switch.
+  // Therefore this is not inlined, and a switch is its last action.
   [[gnu::noinline]] void step() {
     if (!ready_.empty()) {
       const auto thread = take_ready();
@@ -140,7 +140,7 @@ class Engine {
     return thread;
   }
 
-  // The running thread has been noted in waiting_, and perhaps made ready again.
+  // The running thread has been entered in waiting_, and perhaps made ready again.
   void wait() {
     const unsigned thread = thread_;
     Fiber* mine = running_;
@@ -167,7 +167,7 @@ class Engine {
 
   void fail(const char* why) {
     error_ = std::string(why) + place();
-    host_.resume(*running_);  // for good
+    host_.resume(*running_);  // never returns
   }
   void describe_deadlock() {
     error_ = std::to_string(threads_ - finished_) + " of " + std::to_string(threads_) + " threads wait " +
@@ -182,10 +182,10 @@ class Engine {
   bool backwards_ = false, at_barrier_ = false;
   std::uint64_t blocks_ = 0, block_ = 0;
   unsigned threads_ = 0, started_ = 0, finished_ = 0, arrived_ = 0;
-  unsigned thread_ = 0;       // the one that runs
+  unsigned thread_ = 0;       // the running thread
   Fiber* running_ = nullptr;  // and its fiber
   std::vector<Warp> warps_;
-  std::vector<Fiber*> waiting_;  // by thread
+  std::vector<Fiber*> waiting_;  // indexed by thread
   std::deque<unsigned> ready_;
   std::deque<Worker> fibers_;
   std::vector<Fiber*> idle_;
@@ -194,7 +194,7 @@ class Engine {
 };
 constinit thread_local Engine* Engine::current = nullptr;
 
-// Engines are kept with their fibers: ranks are threads that come and go.
+// Keeps engines with their fibers, because ranks are threads that start and end.
 struct Engines {
   std::mutex mutex;
   std::vector<std::unique_ptr<Engine>> idle;

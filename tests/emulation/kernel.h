@@ -1,5 +1,5 @@
 #pragma once
-// How kernels run on a CPU: blocks one after the other, the threads of a block as fibers of the thread that runs them.
+// Runs kernels on a CPU: blocks one after the other, the threads of a block as fibers of one host thread.
 
 #include <cstdint>
 #include <memory>
@@ -10,27 +10,28 @@
 
 namespace mpigrad::emulation {
 
-// A kernel with its arguments, as they were at the launch.
+// A kernel with copies of its arguments at the launch.
 struct KernelCall {
-  void (*run)(const void* arguments) = nullptr;  // as one thread
+  void (*run)(const void* arguments) = nullptr;  // runs one thread
   std::shared_ptr<const void> arguments;
-  std::vector<const void*> pointers;  // those among the arguments
+  std::vector<const void*> pointers;  // the pointers among the arguments
 };
 
-// Gives a kernel to a stream; refuses what a GPU refuses.
+// Enqueues a kernel on a stream; refuses the launches that a GPU refuses.
 cudaError_t launch(const cudaLaunchConfig_t& configuration, KernelCall call);
 
-// Runs all threads, now. Empty, or what was wrong: threads that wait for others which have left or wait elsewhere. `backwards`
-// begins with the last block and the last thread, so that what depends on their order comes out differently.
+// Runs all threads now. Returns an empty text, or the error: threads that wait for others which have ended or wait elsewhere.
+// `backwards` begins with the last block and the last thread, so that results that depend on their order change.
 std::string run_kernel(dim3 grid, dim3 block, const KernelCall& call, bool backwards);
 
-// ---- for threads of a kernel
+// ---- functions for threads of a kernel
 
-// All threads of the block.
+// Waits for all threads of the block.
 void synchronise_block();
-// Lanes named in `mask` each give `bits` and get those of lane `source`, or nothing for -1; all do the same kind of thing.
+// Each lane in `mask` contributes `bits` and gets those of lane `source`, or nothing for -1; all lanes must use the same kind of
+// exchange.
 std::uint64_t exchange(unsigned mask, std::uint64_t bits, int kind, int source);
-// The same, of all lanes.
+// Like exchange, but returns the bits of all lanes.
 void gather(unsigned mask, std::uint64_t bits, int kind, std::uint64_t (&all)[32]);
 int lane();
 

@@ -1,4 +1,4 @@
-// Devices, memory and errors of the emulation.
+// Devices, memory and errors of the emulator.
 
 #include <sys/mman.h>
 
@@ -26,7 +26,7 @@ Settings read_settings() {
     else if (word == "concurrent") result.mode = Mode::concurrent;
     else if (word.rfind("devices=", 0) == 0) result.devices = std::atoi(word.c_str() + 8);
     else if (word.rfind("memory=", 0) == 0) result.memory = std::strtoull(word.c_str() + 7, nullptr, 10);
-    else if (!word.empty()) std::abort();  // a test that asks for something else than it gets
+    else if (!word.empty()) std::abort();  // the test has misspelt a setting
   }
   return result;
 }
@@ -70,12 +70,12 @@ constexpr Name names[] = {
 
 struct Piece {
   std::size_t bytes = 0, mapped = 0;
-  int device = -1;  // -1: of the host, pinned
+  int device = -1;  // -1: pinned host memory
 };
 struct Memory {
   std::shared_mutex mutex;
   std::map<const std::byte*, Piece> pieces;
-  std::map<int, std::size_t> used;  // bytes, by device
+  std::map<int, std::size_t> used;  // bytes used, by device
 };
 Memory& memory() {
   static auto* instance = new Memory;
@@ -85,7 +85,7 @@ thread_local int device = 0;
 
 constexpr std::size_t page = 4096;
 
-// Between pages that may not be touched; the rest of the last page is on the upper side.
+// Maps memory between two inaccessible pages. It begins at a page boundary; accesses to the rest of its last page are not detected.
 void* map_memory(std::size_t bytes, std::size_t& mapped) {
   mapped = (bytes + page - 1) / page * page + 2 * page;
   void* all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -168,7 +168,7 @@ std::string unreachable(const void* from, std::size_t bytes, int on, bool only_d
   if (found == all.pieces.begin()) return "memory of the host that is not pinned";
   --found;
   const auto& [begin, piece] = *found;
-  // An address of no bytes may be the end.
+  // The address of an empty range may be the end of a piece.
   if (first > begin + piece.bytes || (bytes > 0 && first == begin + piece.bytes)) return "memory of the host that is not pinned";
   if (first + bytes > begin + piece.bytes) return "memory beyond the end of an allocation";
   if (piece.device >= 0 && on >= 0 && piece.device != on) return "memory of GPU " + std::to_string(piece.device);
@@ -190,7 +190,7 @@ cudaError_t cudaGetDevice(int* result) {
   *result = device;
   return cudaSuccess;
 }
-// They do what GPUs of this capability do.
+// The emulated GPUs have this compute capability.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   *value = 8;
   return cudaSuccess;
@@ -227,7 +227,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     if (one.code == error) return one.name;
   return "unrecognized error code";
 }
-// Of the last error also what the emulation has to say.
+// For the last error, adds the emulator's own message.
 const char* cudaGetErrorString(cudaError_t error) {
   shown = "unrecognized error code";
   for (const auto& one : names)

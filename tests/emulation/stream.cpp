@@ -1,4 +1,4 @@
-// Streams, events, copies and launches of the emulation.
+// Streams, events, copies and launches of the emulator.
 
 #include <algorithm>
 #include <chrono>
@@ -19,11 +19,12 @@ using namespace mpigrad::emulation;
 
 namespace {
 
-// Where streams have no threads, one of the host at a time goes through queues, and who waits does the work of others on the way.
+// If streams have no threads, one host thread at a time works through the queues, and a waiting thread also does the work of
+// others.
 struct Order {
   std::recursive_mutex mutex;
-  std::condition_variable_any changed;  // some work is done
-  std::set<CUstream_st*> streams;       // never deleted: events point there
+  std::condition_variable_any changed;  // notified when some work is done
+  std::set<CUstream_st*> streams;       // never deleted, because events point to them
   std::set<CUevent_st*> events;
 };
 Order& order() {
@@ -36,13 +37,13 @@ void do_one(CUstream_st& stream) {
   stream.queue.pop_front();
   ++stream.done;
 }
-// With the lock, once.
+// Does the work up to `number`, with the lock held.
 void do_until(CUstream_st& stream, std::uint64_t number) {
   if (settings().mode == Mode::concurrent) order().changed.wait(order().mutex, [&] { return stream.done >= number; });
   else
     while (stream.done < number) do_one(stream);
 }
-// A stream's own thread, which ends with it or with the process.
+// Runs on a stream's own thread, which ends with the stream or the process.
 void serve(CUstream_st& stream) {
   std::unique_lock lock(order().mutex);
   for (;;) {
@@ -67,7 +68,7 @@ bool known(cudaEvent_t event) {
 cudaError_t no_stream() {
   return refuse(cudaErrorInvalidResourceHandle, "not a stream that is there; the default one is not emulated");
 }
-// Who asks whether captured work is done ends the capture.
+// Querying or waiting for captured work ends the capture.
 cudaError_t captured(const CapturePtr& capture, const char* call) {
   if (capture) capture->invalid = std::string(call) + " on a stream that is captured";
   return refuse(cudaErrorStreamCaptureUnsupported, capture ? capture->invalid : call);
@@ -116,7 +117,7 @@ bool give_if_captured(cudaStream_t stream, const std::function<void()>& work, bo
 
 void finish(int device) {
   const std::lock_guard lock(order().mutex);
-  const auto streams = order().streams;  // others may make new ones meanwhile
+  const auto streams = order().streams;  // others may add streams meanwhile
   for (auto* stream : streams)
     if (stream->device == device) do_until(*stream, stream->given);
 }
@@ -169,7 +170,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
-// Work that was given is still done.
+// Enqueued work is still done.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (!valid(stream)) return no_stream();
   if (stream->capture) return captured(stream->capture, "cudaStreamDestroy");
@@ -205,7 +206,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!known(event)) return no_event();
   const std::lock_guard lock(order().mutex);
   if (event->capture) {
-    if (!event->capture->ends.contains(event->capture->origin)) return captured_event();  // it has ended
+    if (!event->capture->ends.contains(event->capture->origin)) return captured_event();  // the capture has ended
     if (stream->capture && stream->capture != event->capture) {
       stream->capture->invalid = event->capture->invalid = "two captures are to become one";
       return refuse(cudaErrorStreamCaptureMerge, stream->capture->invalid);
@@ -238,7 +239,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return state();
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
-// What waits for it goes on waiting for the point that it stood for.
+// Waiting work still waits for the point that the event marked.
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const std::lock_guard lock(order().mutex);
   if (order().events.erase(event) == 0) return no_event();
@@ -265,7 +266,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!known(event)) return no_event();
   if (event->capture) return captured_event();
   if (!event->stream || event->stream->done >= event->number) return state();
-  if (settings().mode == Mode::late) do_one(*event->stream);  // who asks again and again comes to an end
+  if (settings().mode == Mode::late) do_one(*event->stream);  // repeated queries eventually succeed
   return refuse(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -342,7 +343,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (bytes == 0) return state();
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  // Between GPUs the hardware finds its way.
+  // A copy may access the memory of any GPU.
   for (const auto& [address, on_device] : {std::pair<const void*, bool>{to, to_device}, {from, from_device}})
     if (const auto why = unreachable(address, bytes, -1, on_device); !why.empty())
       return refuse(cudaErrorInvalidValue,

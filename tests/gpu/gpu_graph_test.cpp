@@ -1,4 +1,4 @@
-// Captured work on a GPU: repetitions do what calling it again does, and nobody else comes near its memory.
+// Captured work on a GPU: a repetition has the effect of another call, and other code does not use its memory.
 
 #include <doctest/doctest.h>
 
@@ -69,13 +69,13 @@ struct Run {
   double clip_norm = 0;
   std::int64_t samples = 24, batch = 4, epochs = 3;
   bool graph = true;
-  GridExtents grid{};  // of ranks, each on the next of the GPUs that there are
+  GridExtents grid{};  // ranks use the available GPUs in turn
   LossFunction loss = mse;
 };
-// As rank 0 sees it.
+// Results on rank 0.
 struct Found {
   Values losses, state;
-  int calls = 0;  // of the loss, on the host
+  int calls = 0;  // calls of the loss on the host
 };
 
 Found train(const Run& run, const std::function<std::unique_ptr<nn::Module>()>& make) {
@@ -112,7 +112,7 @@ Found train(const Run& run, const std::function<std::unique_ptr<nn::Module>()>& 
   return found;
 }
 
-// Most steps are repetitions; or none is, after one in vain.
+// Most steps are repetitions of a graph; or none is, after one failed attempt.
 void check_same_training(const Run& run, const std::function<std::unique_ptr<nn::Module>()>& make, double tolerance,
                          bool repeats = true, int attempts = 1) {
   auto ordinary = run;
@@ -126,7 +126,7 @@ void check_same_training(const Run& run, const std::function<std::unique_ptr<nn:
 
 const auto small_net = [] { return std::make_unique<Net>(); };
 
-// Ordinary steps and a graph's, side by side.
+// Ordinary steps and the same steps by a graph.
 struct Steps {
   UseDevice device{DeviceKind::cuda};
   Net net;
@@ -173,7 +173,7 @@ TEST_CASE("gpu: a graph repeats what it captured, with what is in memory then") 
   for (const double value : {0.0, 1.0, -2.0}) {
     const auto from = full({1000}, value, DType::float64);
     detail::copy_bytes(DeviceKind::cuda, x.raw(), from.raw(), from.bytes());
-    // Others take memory, and leave something there.
+    // Other code allocates memory, and writes to it.
     std::vector<Tensor> others;
     for (const std::int64_t n : {1000, 1, 5000, 1000, 1000, 20000, 1000}) others.push_back(full({n}, NAN, DType::float64));
     graph.launch({});
@@ -199,7 +199,7 @@ TEST_CASE("gpu: what cannot be captured says so, and nothing has happened") {
   CHECK(refused([&] { random_uniform({3}, {1, 2}); }).find("would be the same in every repetition") != std::string::npos);
   CHECK(refused([&] { dropout(x, 0.5, {1, 2}); }).find("would be the same in every repetition") != std::string::npos);
   CHECK(refused([&] { const cuda::CapturedGraph within([] {}); }).find("a step is captured within a step") != std::string::npos);
-  // A stream that is drawn into it and comes to no end; what CUDA says of it is not found by what runs next.
+  // A stream that is drawn into the capture and never joined; later calls must not see CUDA's error.
   const auto stray = [&] {
     const auto y = square(x);
     cuda::wait(cuda::copy_stream(), cuda::compute_stream());
@@ -260,7 +260,7 @@ TEST_CASE("gpu: training falls back to ordinary steps where the loss waits for t
     return loss.item() > 1e9 ? loss * 0.5 : loss;
   };
   check_same_training(run, small_net, 0, false);
-  // Ranks that are threads capture nothing; processes on GPUs of their own do (tests/comm/transport/nccl_test.cpp).
+  // Ranks as threads capture nothing; processes with a GPU each do (tests/comm/transport/nccl_test.cpp).
   for (const auto& grid : {GridExtents{.sample = 2}, GridExtents{.depth = 2}}) {
     INFO("depth ", grid.depth);
     check_same_training({.clip_norm = 1e-2, .samples = 30, .grid = grid}, small_net, 1e-12, false, 0);
@@ -270,7 +270,7 @@ TEST_CASE("gpu: training falls back to ordinary steps where the loss waits for t
 TEST_CASE("gpu: CosmoFlow with a captured step is that without") {
   if (no_cudnn("gpu: CosmoFlow with a captured step is that without")) return;
   if (no_cublas("gpu: CosmoFlow with a captured step is that without")) return;
-  // Steps are compared that were computed twice: kernels that add in another order each time are left out.
+  // Compares steps with a second computation: skips kernels that sum in a different order each time.
   const auto before = gpu_settings();
   auto deterministic = before;
   deterministic.deterministic = true;
@@ -319,7 +319,7 @@ TEST_CASE("gpu: a captured step is left for other shapes, given back, and captur
       auto& values = by_graph ? found : wanted;
       std::vector<Tensor> losses;
       for (const std::int64_t n : {2, 2, 2, 1, 2, 2, 3, 2, 2}) {
-        losses.push_back(steps.run(n));  // each is its own, also when the next has been made
+        losses.push_back(steps.run(n));  // each result has its own memory, also after the next step
         if (losses.size() == 6) steps.graph->release();
       }
       if (by_graph) {
@@ -347,7 +347,7 @@ TEST_CASE("gpu: capturing a step takes no memory but what ordinary steps took, a
     for (int i = 0; i < 5; ++i) steps.run();
     require(steps.graph->repeated() == 5, "[test] {} repetitions: {}", steps.graph->repeated(), steps.graph->reason());
     require(cuda::statistics().host_synchronisations == waits, "[test] the host waited");
-    // Inputs and results have a place of their own: a segment of the small ones.
+    // Inputs and results have memory of their own: one segment of small tensors.
     require(cuda::memory().reserved <= reserved + (4 << 20), "[test] {} instead of {}", cuda::memory().reserved, reserved);
   });
 }
@@ -355,7 +355,7 @@ TEST_CASE("gpu: capturing a step takes no memory but what ordinary steps took, a
 TEST_CASE("gpu: why steps are not captured is known before the first") {
   if (no_gpu("gpu: why steps are not captured is known before the first")) return;
   on_ranks(2, [&](const Communicator& world) {
-    if (cuda::devices() > 1) return;  // then NCCL may serve them
+    if (cuda::devices() > 1) return;  // NCCL may serve them then
     Steps steps(world);
     require(steps.graph->reason().find("ranks meet on the host in between") != std::string::npos, "[test] {}",
             steps.graph->reason());

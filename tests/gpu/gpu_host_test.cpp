@@ -1,4 +1,4 @@
-// What the host does around kernels: memory, streams, copies, what kernels find wrong. On any GPU, an emulated one included.
+// Host code for GPUs: memory, streams, copies, errors found by kernels. On any GPU, including the emulator.
 
 #include <doctest/doctest.h>
 
@@ -41,7 +41,7 @@ TEST_CASE("gpu: copies carry every byte, and the source may change at once") {
     cuda::release(memory);
     CHECK(std::memcmp(got.data(), kept.data(), got.size()) == 0);
   }
-  // Many small ones, more than staging holds at a time.
+  // Many small copies, more than fit into staging at a time.
   const UseDevice device(DeviceKind::cuda);
   std::vector<Tensor> sent;
   for (int i = 0; i < 300; ++i) sent.push_back(from_vector({2}, Values{double(i), 1}));
@@ -56,7 +56,7 @@ TEST_CASE("gpu: streams go on where others have come to") {
     const auto x = full({n}, 1 + round);
     Tensor halo(x.type(), DeviceKind::cuda), bucket(x.type(), DeviceKind::cuda);
     cuda::wait(cuda::halo_stream(), cuda::compute_stream());
-    cuda::copy(halo.raw(), (x * 2).raw(), bytes, cuda::compute_stream());  // x * 2 goes at once: its memory is the next op's
+    cuda::copy(halo.raw(), (x * 2).raw(), bytes, cuda::compute_stream());  // the next op uses the memory of x * 2
     const auto other = x * 5;
     cuda::wait(cuda::halo_stream(), cuda::compute_stream());
     cuda::copy(bucket.raw(), other.raw(), bytes, cuda::halo_stream());
@@ -136,7 +136,7 @@ TEST_CASE("gpu: more memory than there is, and memory that other threads release
   CHECK_THROWS_WITH_AS(broadcast_to(one, {huge / 4}),
                        doctest::Contains("[broadcast_to] out of GPU memory: 4398046511104 bytes were asked for on GPU"), Error);
   CHECK((one + one).to_vector()[0] == 4);
-  // What other threads have cached comes back first. Half of what is left, twice.
+  // Memory cached by other threads is returned first. Half of the rest, twice.
   const auto before = cuda::memory_of_process();
   std::thread([&] {
     const UseDevice here(DeviceKind::cuda);
@@ -147,7 +147,7 @@ TEST_CASE("gpu: more memory than there is, and memory that other threads release
   CHECK(cuda::trim_memory() >= 12 << 20);
   CHECK(cuda::memory().current > 0);
   CHECK((one + one).to_vector()[0] == 4);
-  // Ranks on GPUs of their own, and memory that another thread releases.
+  // Ranks on different GPUs, and memory that another thread releases.
   std::vector<Tensor> results(4);
   for (int round = 0; round < 3; ++round) {
     std::vector<std::thread> threads;
@@ -158,7 +158,7 @@ TEST_CASE("gpu: more memory than there is, and memory that other threads release
         auto x = full({1000 + rank}, rank);
         for (int i = 0; i < 20; ++i) x = x + 1;
         CHECK(sum(x).to_vector()[0] == (1000.0 + rank) * (rank + 20));
-        results[static_cast<std::size_t>(rank)] = x;  // releases the last round's, of another thread
+        results[static_cast<std::size_t>(rank)] = x;  // releases the result of the last round, which another thread allocated
       });
     for (auto& thread : threads) thread.join();
   }

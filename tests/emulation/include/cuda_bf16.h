@@ -1,5 +1,5 @@
 #pragma once
-// bfloat16 of the toolkit, as far as this project converts it.
+// The part of the toolkit's bfloat16 that this project's conversions use.
 
 #include "framework/tensor/half.h"
 

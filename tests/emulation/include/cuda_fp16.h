@@ -1,5 +1,5 @@
 #pragma once
-// float16 of the toolkit, as far as this project converts it.
+// The part of the toolkit's float16 that this project's conversions use.
 
 #include "framework/tensor/half.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// CUDA's language for an ordinary C++ compiler: what kernels of this project use of it, and how they are launched.
+// CUDA's language for an ordinary C++ compiler: the part that this project's kernels use, and launches.
 
 #include <cmath>
 #include <cstdint>
@@ -18,10 +18,10 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
-// A block's threads all run on the thread that launches it, one block after the other.
+// All threads of a block run on the thread that launches it, one block after the other.
 #define __shared__ static thread_local
 
-// ---- a thread's place
+// ---- indices of a thread
 
 extern constinit thread_local uint3 threadIdx, blockIdx;
 extern constinit thread_local dim3 blockDim, gridDim;
@@ -67,7 +67,7 @@ T shuffle(unsigned mask, T value, int source) {
   std::memcpy(&value, &bits, sizeof(T));
   return value;
 }
-// The lane that is `step` away, or the own one where that lies outside of the group of `width` lanes.
+// The lane at distance `step`, or this lane if that is outside the group of `width` lanes.
 inline int lane_in_group(int source, int width) {
   const int own = lane();
   return source >= own / width * width && source < (own / width + 1) * width ? source : own;
@@ -100,7 +100,7 @@ MPIGRAD_EMULATE_SHUFFLES(float)
 MPIGRAD_EMULATE_SHUFFLES(double)
 #undef MPIGRAD_EMULATE_SHUFFLES
 
-// ---- products of matrices by a warp, as mma.sync.m16n8k16 has their elements (ops/conv/mma.cuh)
+// ---- matrix products by a warp, with the element order of mma.sync.m16n8k16 (ops/conv/mma.cuh)
 
 namespace mpigrad::emulation {
 template <class F>
@@ -118,7 +118,7 @@ void multiply_add(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2],
       c[i] += half(all_a[k / 8][row % 8 * 4 + of], row / 8 * 2 + k % 2) * half(all_b[column * 4 + of], k / 8 * 2 + k % 2);
     }
 }
-// The same of m16n8k8, whose numbers have 32 bits.
+// The same for m16n8k8, with 32-bit elements.
 inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
   const auto of_two = [](unsigned low, unsigned high) { return std::uint64_t{low} | std::uint64_t{high} << 32; };
   std::uint64_t all_a[2][32], all_b[32];
@@ -138,7 +138,7 @@ inline void multiply_add_tf32(float (&c)[4], const unsigned (&a)[4], const unsig
       c[i] += number(all_a[k / 4][row % 8 * 4 + k % 4], row / 8) * number(all_b[column * 4 + k % 4], k / 4);
     }
 }
-// ldmatrix: lane 8 i + r says where row r of matrix i lies.
+// ldmatrix: lane 8 i + r holds the address of row r of matrix i.
 inline void load_matrices(const void* row, unsigned (&to)[4], bool transposed = false) {
   std::uint64_t rows[32];
   gather(0xffffffffU, reinterpret_cast<std::uint64_t>(row), 5, rows);
@@ -149,12 +149,12 @@ inline void load_matrices(const void* row, unsigned (&to)[4], bool transposed = 
     };
     to[i] = number(2 * t) | number(2 * t + 1) << 16;
   }
-  exchange(0xffffffffU, 0, 6, -1);  // nobody writes there before all have read
+  exchange(0xffffffffU, 0, 6, -1);  // no lane writes there before all have read
 }
 inline void load_transposed(const void* row, unsigned (&to)[4]) { load_matrices(row, to, true); }
 }  // namespace mpigrad::emulation
 
-// ---- atomic operations; kernels of several host threads run side by side
+// ---- atomic operations; kernels of several host threads run concurrently
 
 namespace mpigrad::emulation {
 template <class T, class F>
@@ -177,7 +177,7 @@ MPIGRAD_EMULATE_ATOMICS(float)
 MPIGRAD_EMULATE_ATOMICS(double)
 #undef MPIGRAD_EMULATE_ATOMICS
 
-// ---- arithmetic; of a number and a NaN, the number
+// ---- arithmetic; min and max of a number and a NaN give the number
 
 #define MPIGRAD_EMULATE_EXTREMA(T, least, largest) \
   inline T min(T a, T b) { return least; }         \

@@ -1,7 +1,7 @@
 #pragma once
-// The part of the CUDA runtime's interface that this project uses, for the emulation: found before the toolkit's header of this
-// name, and without the toolkit. Names, values and types are the toolkit's, so that objects compiled with its headers work with
-// the emulation too. What the functions do: tests/emulation/runtime.h.
+// The part of the CUDA runtime's interface that this project uses, for the emulator. It is found before the toolkit's header of
+// this name, and works without the toolkit. Names, values and types are the toolkit's, so that objects compiled with its headers
+// work with the emulator, too. For the behaviour of the functions see tests/emulation/runtime.h.
 
 #include <cstddef>
 

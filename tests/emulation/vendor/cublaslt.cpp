@@ -1,6 +1,6 @@
-// The functions of libcublasLt that the library uses (ops/backends/cublas/vendor_cublas.h), on host memory: products of matrices
-// stored by columns, with a bias. What is accepted is what cublasLt.h and NVIDIA's page of cublasLtMatmul say, and nothing else.
-// MPIGRAD_EMULATED_CUBLASLT (options.h): no-bias refuses the epilogue, no-algorithm proposes none.
+// The functions of libcublasLt that the library uses (ops/backends/cublas/vendor_cublas.h), on host memory: products of
+// column-major matrices, with a bias. Accepts only what cublasLt.h and NVIDIA's documentation of cublasLtMatmul allow.
+// MPIGRAD_EMULATED_CUBLASLT (options.h): no-bias refuses the epilogue, no-algorithm proposes no algorithm.
 
 #include <cublasLt.h>
 
@@ -22,7 +22,7 @@ void make(Opaque** descriptor, const T& value) {
   demand(descriptor != nullptr, invalid, "no place for a descriptor");
   *descriptor = reinterpret_cast<Opaque*>(new T(value));
 }
-// The attribute's size must be right to the byte.
+// The size of the attribute must match exactly.
 template <class T>
 T value_of(const void* data, std::size_t bytes) {
   demand(data != nullptr, invalid, "an attribute without a value");
@@ -57,7 +57,7 @@ void multiply(const Problem& p, const Algorithm& algorithm, T alpha, const void*
         T sum = 0;
         for (std::int64_t t = 0; t < k; ++t) {
           sum += factor(p.a, a, batch, ta ? t : i, ta ? i : t) * factor(p.b, b, batch, tb ? j : t, tb ? t : j);
-          // As many parts as terms, added where the result lies.
+          // One part per term, each added to the result in its own type.
           if (algorithm.reduction == CUBLASLT_REDUCTION_SCHEME_INPLACE) sum = rounded(type, sum);
         }
         sum *= alpha;
@@ -67,7 +67,7 @@ void multiply(const Problem& p, const Algorithm& algorithm, T alpha, const void*
       }
 }
 
-// From the first element to behind the last.
+// Bytes from the first element to the end of the last.
 std::int64_t bytes_of(const Layout& l) {
   const auto elements =
       (l.batch - 1) * l.stride + (static_cast<std::int64_t>(l.columns) - 1) * l.leading + static_cast<std::int64_t>(l.rows);
@@ -205,7 +205,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     const auto& wanted = own<Preference>(preference);
     Algorithm algorithm;
     algorithm.problem = p.hash();
-    // What rounds most of what is allowed; parts of sums need memory.
+    // Chooses the allowed scheme with the most roundings; partial sums need memory.
     if ((wanted.reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0) algorithm.reduction = CUBLASLT_REDUCTION_SCHEME_INPLACE;
     else if ((wanted.reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0 && wanted.workspace >= 4096)
       algorithm.reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;

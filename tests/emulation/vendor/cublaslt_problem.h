@@ -1,6 +1,6 @@
 #pragma once
-// A product as the emulated cuBLASLt is told of it, and what makes it one: the rules of cublasLt.h and of NVIDIA's page of
-// cublasLtMatmul.
+// A product described to the emulated cuBLASLt, with the checks of its description: the rules of cublasLt.h and of NVIDIA's
+// documentation of cublasLtMatmul.
 
 #include <cublasLt.h>
 
@@ -37,19 +37,19 @@ static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t) &&
               sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t) &&
               sizeof(Operation) <= sizeof(cublasLtMatmulDescOpaque_t));
 
-// What heuristics chose, and for what.
+// An algorithm chosen by the heuristics, and the problem for which it was chosen.
 struct Algorithm {
   static constexpr std::uint64_t mark = 0x6d70696772616421;
   std::uint64_t magic = mark, problem = 0, workspace = 0;
   std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
-  std::uint32_t alignments[5] = {};  // the last one of the bias
+  std::uint32_t alignments[5] = {};  // the last one is that of the bias
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
 struct Refusal {
   cublasStatus_t status;
 };
-// The library has no text for the last error: it goes where people look.
+// cuBLASLt has no message for the last error, so the reason is printed.
 inline void demand(bool condition, cublasStatus_t status, const char* why) {
   if (condition) return;
   if (status == CUBLAS_STATUS_INVALID_VALUE) std::fprintf(stderr, "[emulated cuBLASLt] %s\n", why);
@@ -85,7 +85,7 @@ struct Problem {
   std::uint64_t columns() const { return d.columns; }
   std::uint64_t depth() const { return operation.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
 
-  // Of all that an algorithm depends on.
+  // A hash of all properties on which an algorithm depends.
   std::uint64_t hash() const {
     std::uint64_t h = 0x9e3779b97f4a7c15;
     const auto add = [&](std::uint64_t k) { h = (h ^ k) * 0xff51afd7ed558ccd, h ^= h >> 32; };
@@ -108,7 +108,7 @@ inline void check_layout(const Layout& l) {
   demand(l.leading >= static_cast<std::int64_t>(l.rows), invalid, "the leading dimension is less than the rows");
 }
 
-// The table of types at cublasLtMatmul: compute type, scale type, matrices; and whether there are epilogues.
+// The table of types in the documentation of cublasLtMatmul: compute type, scale type, matrices; and if epilogues are allowed.
 inline void check_types(const Problem& p) {
   const auto type = p.d.type;
   const auto& o = p.operation;

@@ -20,7 +20,7 @@ struct Handle {
   std::shared_ptr<Node> node;
 };
 
-// What exists: anything else is a mistake of the caller's.
+// Checks that a handle is valid; an invalid one is a mistake of the caller.
 template <class T>
 class Known {
  public:
@@ -117,7 +117,7 @@ void finalise(Node& node) {
   node.is_final = true;
 }
 
-// At most `room` elements; the number there are.
+// Copies at most `room` elements; returns the number of available elements.
 template <class T>
 std::int64_t give(const std::vector<T>& values, std::int64_t room, void* to) {
   if (to) std::copy_n(values.begin(), std::min<std::size_t>(values.size(), static_cast<std::size_t>(room)), static_cast<T*>(to));
@@ -133,7 +133,7 @@ std::int64_t get(const Node& node, cudnnBackendAttributeName_t name, cudnnBacken
            fmt::format("attribute {} is not of type {}", int{name}, int{type}));
     return true;
   };
-  // Copies into descriptors that are there already.
+  // Copies into existing descriptors.
   const auto fill = [&](std::int64_t i, cudnnBackendDescriptorType_t kind, const std::shared_ptr<Node>& from) {
     auto& target = known(static_cast<cudnnBackendDescriptor_t*>(to)[i]);
     demand(target.node->type == kind, CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE, "a descriptor of another type is to be filled");

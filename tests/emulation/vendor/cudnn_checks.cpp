@@ -1,4 +1,4 @@
-// What finalising a descriptor checks, and reading graphs.
+// Checks of descriptors when they are finalised, and conversion to graphs.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ Element element_of(cudnnDataType_t type) {
     default: throw Refusal{CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, fmt::format("data type {} is not emulated", int{type})};
   }
 }
-// Of sums: float for the 16-bit types.
+// The type of sums: float for the 16-bit types.
 void check_compute(Element type, const char* what) {
   demand(!is_half(type), CUDNN_STATUS_BAD_PARAM, fmt::format("{} computes in float or double", what));
 }
@@ -99,7 +99,7 @@ void check_tensor(const Node& node) {
   const auto size = static_cast<std::int64_t>(size_of(t.type));
   demand(t.alignment > 0 && t.alignment % size == 0 && (t.alignment & (t.alignment - 1)) == 0, CUDNN_STATUS_BAD_PARAM,
          "a tensor's alignment is a power of two and a multiple of the size of its elements");
-  // Elements do not share memory: each dimension steps over all that the finer ones span.
+  // Elements may not share memory: the stride of each dimension must exceed the span of the finer ones.
   std::vector<std::size_t> order;
   for (std::size_t d = 0; d < dimensions.size(); ++d) {
     demand(dimensions[d] > 0 && strides[d] > 0, CUDNN_STATUS_BAD_PARAM, "dimensions and strides are positive");
@@ -258,7 +258,7 @@ std::shared_ptr<const ConvGraph> parse(const Node& node) {
     }
     const auto clip = [&](int name, double otherwise) { return how.has(name) ? how.one<double>(name) : otherwise; };
     p.lower = clip(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 0);
-    // A clip that is given is a number: infinity becomes the largest.
+    // A given clip must be a number: infinity becomes the largest number.
     p.upper = how.has(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP)
                   ? std::min<double>(how.one<double>(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP), std::numeric_limits<float>::max())
                   : INFINITY;

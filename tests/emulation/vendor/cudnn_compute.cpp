@@ -1,11 +1,11 @@
-// Convolutions by plain loops over the tensors as they are declared.
+// Convolutions by plain loops over the declared tensors.
 
 #include "tests/emulation/vendor/cudnn_graph.h"
 
 namespace mpigrad::emulation::vendor {
 namespace {
 
-// Dense copies [n, d, h, w, c] of what tensors hold, in the type of the sums.
+// Dense copies [n, d, h, w, c] of tensors, in the type of the sums.
 template <class T>
 struct Dense {
   Extents extents{};
@@ -17,7 +17,7 @@ struct Dense {
   }
 };
 
-// visit(element in memory, place in the dense copy)
+// visit(element in memory, index in the dense copy)
 template <class T, class F>
 void for_each(const Tensor& t, const Dense<T>& dense, F&& visit) {
   const auto& e = t.dimensions;
@@ -36,7 +36,7 @@ Dense<T> read(const Tensor& t, const void* memory, Engine::Rounding rounding = E
   for_each(t, dense, [&](std::int64_t from, std::size_t to) {
     auto x = static_cast<T>(load(t.type, memory, from));
     if (rounding == Engine::Rounding::tf32) x = static_cast<T>(tf32(static_cast<float>(x)));
-    // Transforms lose a few digits.
+    // Winograd transforms lose a few digits.
     if (rounding == Engine::Rounding::winograd) x *= static_cast<T>(1 + ((to * 2654435761U >> 7) % 5 - 2.0) * 2e-5);
     dense.values[to] = x;
   });
@@ -64,7 +64,7 @@ void run(const ConvGraph& g, const Engine& engine, const std::vector<void*>& at)
   const std::int64_t to_a_group = k[0] / g.groups();
   const auto inside = [&](std::size_t a, std::int64_t out, std::int64_t tap) {
     const auto i = out * g.stride[a] + tap * g.dilation[a] - g.pre[a];
-    return i < in[a + 2] ? i : -1;  // below 0 as well
+    return i < in[a + 2] ? i : -1;  // also negative
   };
   const auto tap_of = [&](std::size_t a, std::int64_t t) { return g.flips ? k[a + 2] - 1 - t : t; };
   for (std::int64_t n = 0; n < o[0]; ++n)

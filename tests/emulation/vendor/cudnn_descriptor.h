@@ -1,7 +1,7 @@
 #pragma once
-// Backend descriptors of the emulated cuDNN: which attributes each kind has, of which types and how many, and what has been set.
-// From cudnn_graph.h and NVIDIA's page of cudnnBackendDescriptorType_t. Stricter than the library where it lets things pass that
-// its page forbids.
+// Backend descriptors of the emulated cuDNN: the attributes of each kind with their types and counts, and the values set. From
+// cudnn_graph.h and NVIDIA's documentation of cudnnBackendDescriptorType_t. Stricter than the library, which accepts some uses
+// that its documentation forbids.
 
 #include <cudnn.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 
 namespace mpigrad::emulation::vendor {
 
-// What a C function returns instead of an exception.
+// Thrown inside; the C functions return it as a status.
 struct Refusal {
   cudnnStatus_t status;
   std::string text;
@@ -34,7 +34,7 @@ struct Value {
   cudnnBackendAttributeType_t type{};
   std::int64_t count = 0;
   std::vector<std::byte> bytes;
-  std::vector<Snapshot> nodes;  // of descriptors, as they were when they were set
+  std::vector<Snapshot> nodes;  // descriptors, copied when they were set
 };
 
 struct Rule {
@@ -42,7 +42,7 @@ struct Rule {
   std::vector<cudnnBackendAttributeType_t> types;
   std::int64_t least = 1, most = 1;
   bool required = false;
-  std::vector<cudnnBackendDescriptorType_t> of = {};  // the kinds of descriptors that it takes
+  std::vector<cudnnBackendDescriptorType_t> of = {};  // the accepted kinds of descriptors
 };
 
 struct Node {
@@ -50,8 +50,8 @@ struct Node {
   cudnnBackendDescriptorType_t type;
   bool is_final = false;
   std::map<int, Value> values;
-  // What finalising made of them.
-  std::shared_ptr<const ConvGraph> graph;        // operation graphs and what is made from them
+  // Results of finalising.
+  std::shared_ptr<const ConvGraph> graph;        // operation graphs and descriptors made from them
   std::shared_ptr<const Engine> engine;          // engines, configurations and plans
   std::vector<std::shared_ptr<Node>> proposals;  // heuristics
 
@@ -76,7 +76,7 @@ struct Node {
 const std::vector<Rule>& rules_of(cudnnBackendDescriptorType_t type);
 std::size_t size_of(cudnnBackendAttributeType_t type);
 
-// The checks and the work of cudnnBackendFinalize, by kind; attributes that are required are there. Throws Refusal.
+// The checks and the work of cudnnBackendFinalize, by kind; required attributes are present. Throws Refusal.
 void check_tensor(const Node&);
 void check_convolution(const Node&);
 void check_pointwise(const Node&);
@@ -87,7 +87,7 @@ std::shared_ptr<const ConvGraph> parse(const Node& graph);
 std::vector<std::shared_ptr<Node>> propose(const Node& heuristics);
 std::int64_t workspace_of(const Node& plan);
 void check_plan(const Node&);
-// In the order of the stream.
+// Runs the plan in the order of the stream.
 void execute(cudaStream_t stream, const Snapshot& plan, const Node& pack);
 
 }  // namespace mpigrad::emulation::vendor

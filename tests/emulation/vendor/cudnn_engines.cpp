@@ -1,17 +1,17 @@
-// Which engines heuristics propose, and what they refuse. The numbers and their order are ours; the notes are those that cuDNN's
-// engines of that kind have. MPIGRAD_EMULATED_CUDNN asks for refusals (options.h):
+// The engines that heuristics propose, and the graphs that engines refuse. The numbers and their order are ours; the notes are
+// those of cuDNN's engines of the same kind. MPIGRAD_EMULATED_CUDNN (options.h) sets refusals:
 //
-//   fail-N                   engine N proposes itself and cannot be built
-//   no-heuristics            mode A knows nothing of any graph; the fallback does
-//   no-graphs, no-fusion     graphs of several operations, as they are made or by the heuristics
+//   fail-N                   engine N is proposed and cannot be built
+//   no-heuristics            mode A proposes nothing for any graph; the fallback does
+//   no-graphs, no-fusion     graphs of several operations, when they are finalised or by the heuristics
 //   no-slope                 a ReLU with a slope
-//   no-channels-last         any tensor in that order;  no-double-channels-last: of doubles only
-//   whole-channels           16-bit tensors whose channels are no multiple of 8, channels last
+//   no-channels-last         any tensor in that order;  no-double-channels-last: only tensors of doubles
+//   whole-channels           16-bit tensors with channels last whose number is not a multiple of 8
 //   equal-padding            padding that differs between the two sides
-//   large-workspace          all engines but 0 ask for 3 GiB, which nobody has
-//   no-compiler              engines that compile their kernels propose themselves and cannot be built
-//   lost-nan                 the fast engines' activations make 0 of NaN
-//   version-91002            the library says that it is 9.10.2
+//   large-workspace          all engines but 0 need 3 GiB, more than any emulated GPU has
+//   no-compiler              engines that compile their kernels are proposed and cannot be built
+//   lost-nan                 the activations of the fast engines replace NaN by 0
+//   version-91002            the library reports version 9.10.2
 
 #include <limits>
 
@@ -27,13 +27,13 @@ using Notes = std::vector<cudnnBackendNumericalNote_t>;
 
 Options options() { return Options("MPIGRAD_EMULATED_CUDNN"); }
 
-// What no engine here takes.
+// Refuses graphs that no engine here supports.
 void check_support(const ConvGraph& g) {
   const auto asked = options();
   for (const auto& t : g.operands) {
     demand(t.reach() <= std::numeric_limits<std::int32_t>::max(), CUDNN_STATUS_NOT_SUPPORTED_SHAPE,
            "a tensor has more than 2^31 - 1 elements");
-    const bool last = t.channels_last() && !t.channels_first();  // a tensor of one point is both
+    const bool last = t.channels_last() && !t.channels_first();  // a tensor with a single point is in both orders
     const bool refused = asked.has("no-channels-last") || (asked.has("no-double-channels-last") && t.type == Element::float64) ||
                          (asked.has("whole-channels") && is_half(t.type) && t.dimensions[1] % 8 != 0);
     demand(!last || !refused, CUDNN_STATUS_NOT_SUPPORTED_LAYOUT, "channels last is not supported for this tensor");
@@ -60,7 +60,7 @@ std::vector<Engine> engines_of(const ConvGraph& g, cudnnBackendHeurMode_t mode) 
                        .compiled = number >= 100,
                        .loses_nan = number != 0 && options().has("lost-nan")});
   };
-  // Kernels of some graphs exist only as text that is compiled when a plan is made.
+  // Kernels of some graphs are compiled from text when a plan is made.
   bool slopes = false;
   for (const auto& p : g.then) slopes = slopes || (!p.adds && p.slope != 0);
   if (slopes) {
@@ -143,7 +143,7 @@ void execute(cudaStream_t stream, const Snapshot& plan, const Node& pack) {
     demand(why.empty(), CUDNN_STATUS_BAD_PARAM, fmt::format("tensor {} lies in {}", t.id, why));
     at.push_back(found);
   }
-  // The result shares no memory with what is read.
+  // The result must not share memory with operands.
   const auto bytes = [](const Tensor& t) { return t.reach() * static_cast<std::int64_t>(size_of(t.type)); };
   const auto& result = graph.result();
   for (std::size_t i = 0; i < at.size(); ++i)

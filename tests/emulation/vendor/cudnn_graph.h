@@ -1,5 +1,5 @@
 #pragma once
-// What an operation graph says: one convolution, and pointwise operations one behind another.
+// An operation graph: one convolution, followed by pointwise operations.
 
 #include <array>
 #include <optional>
@@ -18,7 +18,7 @@ struct Tensor {
   int rank = 0;
   Extents dimensions{}, strides{};
   std::int64_t elements() const;
-  std::int64_t reach() const;                                  // from the first element to behind the last, in memory
+  std::int64_t reach() const;                                  // bytes in memory from the first element to the end of the last
   bool packed(const std::array<std::size_t, 5>& order) const;  // without gaps, the first dimension listed varying fastest
   bool channels_last() const { return packed({1, 4, 3, 2, 0}); }
   bool channels_first() const { return packed({4, 3, 2, 1, 0}); }
@@ -29,7 +29,7 @@ Tensor tensor_of(const Node&);
 enum class Direction : std::uint8_t { forward, data, filter };
 
 struct Pointwise {
-  bool adds = false;  // b; otherwise a ReLU
+  bool adds = false;  // adds b; otherwise a ReLU
   std::optional<Tensor> b;
   double alpha1 = 1, alpha2 = 1, lower = 0, upper = 0, slope = 0;
   Element compute = Element::float32;
@@ -40,27 +40,27 @@ struct ConvGraph {
   cudnnHandle_t handle = nullptr;
   Direction direction = Direction::forward;
   Element compute = Element::float32;
-  bool flips = false;  // a convolution of mathematics: the kernel runs backwards
+  bool flips = false;  // a true convolution, with flipped kernel
   std::array<std::int64_t, 3> pre{}, post{}, dilation{}, stride{};
   double alpha = 1, beta = 0;
   Tensor x, w, y;
   std::vector<Pointwise> then;
-  std::vector<Tensor> operands;  // that exist in memory, in the order of first use
-  const Tensor& result() const;  // what is written
+  std::vector<Tensor> operands;  // tensors in memory, in the order of first use
+  const Tensor& result() const;  // the written tensor
   std::int64_t groups() const { return x.dimensions[1] / w.dimensions[1]; }
 };
 
-// One that heuristics can propose.
+// An engine that heuristics can propose.
 struct Engine {
   enum class Rounding : std::uint8_t { exact, tf32, winograd, halves };
   int number = 0;
   Rounding rounding = Rounding::exact;
   std::vector<cudnnBackendNumericalNote_t> notes;
   std::int64_t workspace = 0;
-  bool compiled = false, loses_nan = false;  // at run time; in its activations
+  bool compiled = false, loses_nan = false;  // compiled: at run time; loses_nan: in its activations
 };
 
-// Computes the graph. `at` has the address of every operand of the graph, by its place.
+// Computes the graph. `at` has the address of every operand of the graph, by index.
 void compute(const ConvGraph& graph, const Engine& engine, const std::vector<void*>& at);
 
 }  // namespace mpigrad::emulation::vendor

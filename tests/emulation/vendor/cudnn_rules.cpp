@@ -76,7 +76,7 @@ const std::map<cudnnBackendDescriptorType_t, std::vector<Rule>>& table() {
       {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
        {{CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, descriptor, 1, 1, true, {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR}},
         {CUDNN_ATTR_ENGINEHEUR_MODE, {CUDNN_TYPE_HEUR_MODE}, 1, 1, true}}},
-      // Heuristics and configurations fill these.
+      // These are filled by heuristics and configurations.
       {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, {}},
       {CUDNN_BACKEND_ENGINE_DESCRIPTOR, {}},
       {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,

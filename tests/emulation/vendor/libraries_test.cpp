@@ -1,5 +1,5 @@
-// The emulated libraries of tests/emulation/vendor by themselves, without a runtime: on host memory, at once. That they compute
-// what they are asked for, and refuse what NVIDIA's would refuse or, worse, would not notice.
+// The emulated libraries of tests/emulation/vendor by themselves, without a runtime: on host memory, executed at once. They must
+// compute the right results, and refuse calls that NVIDIA's libraries refuse or do not check.
 
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@ struct Option {
   ~Option() { unsetenv(name); }
 };
 
-// 256-byte aligned, filled with NaN.
+// 256-byte aligned memory, filled with NaN.
 template <class T>
 struct Aligned {
   struct Free {
@@ -66,7 +66,7 @@ double error_of(const auto* got, const std::vector<double>& wanted) {
   return worst / largest;
 }
 
-// All plans for the problem on tensors as they lie, with the errors they make; how many there were.
+// Runs all plans for the problem on tensors in their own layout and checks their errors; returns the number of plans.
 template <class T>
 int check_plans(const ConvProblem& p, DType type, bool tf32, double tolerance, bool epilogue) {
   INFO(std::string(name_of(type)), tf32 ? " TF32 " : " ", text(p));
@@ -118,7 +118,7 @@ std::string error_text(F&& f) {
 
 }  // namespace
 
-// Calls by name, which makes them libraries of this program.
+// Calls functions by name, which loads the libraries into this program.
 TEST_CASE("emulated libraries: those that are loaded") {
   CHECK(cudnnGetVersion() == cuda::cudnn().cudnnGetVersion());
   CHECK(reinterpret_cast<void*>(&cudnnGetVersion) == reinterpret_cast<void*>(cuda::cudnn().cudnnGetVersion));
@@ -156,7 +156,7 @@ TEST_CASE("emulated cuDNN: engines fail and refuse as asked") {
   };
   using Numbers = std::vector<std::int64_t>;
   CHECK(numbers(DType::float32) == Numbers{3, 0});
-  CHECK(numbers(DType::bfloat16) == Numbers{41, 50, 3, 0});  // what tensor cores do comes first
+  CHECK(numbers(DType::bfloat16) == Numbers{41, 50, 3, 0});  // engines with tensor cores come first
   {
     const Option option("MPIGRAD_EMULATED_CUDNN", "fail-50,fail-3");
     CHECK(numbers(DType::bfloat16) == Numbers{41, 0});
@@ -194,7 +194,7 @@ TEST_CASE("emulated cuDNN: plans are looked for as asked") {
     return result;
   };
   using Numbers = std::vector<std::int64_t>;
-  // Tensor cores before what comes first and has none.
+  // Tensor cores before the order of the heuristics.
   CHECK(engines({}) == Numbers{41});
   CHECK(engines({.built = 1}) == Numbers{50});
   CHECK(engines({.most = 2}) == Numbers{41, 50});
@@ -205,7 +205,7 @@ TEST_CASE("emulated cuDNN: plans are looked for as asked") {
   CHECK(engines({.most = 20}, 0.25).empty());
   CHECK(engines({.most = 20, .compiled = 1}, 0.25) == Numbers{100});
   CHECK(engines({.most = 20}, 0) == Numbers{41, 50, 3, 0});
-  // Less memory before speed.
+  // Small workspaces before speed.
   CHECK(engines({.workspace = 500}) == Numbers{3});
 }
 
@@ -236,7 +236,7 @@ TEST_CASE("emulated cuDNN: what it is not told, or told wrongly, it refuses") {
   Descriptor op(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
   CHECK_THROWS_AS(op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, t), Error);  // not final
 
-  // Plans: wrong alignment, no workspace, a result on top of an operand.
+  // Plans: wrong alignment, no workspace, a result that overlaps an operand.
   cuda::ConvCall call{.batch = 1, .in_channels = 4, .out_channels = 4, .in = {2, 2, 2}, .out = {2, 2, 2}};
   std::string why;
   const auto plans = cuda::plans_of(call, {.handle = handle()}, {}, why);
@@ -256,7 +256,7 @@ TEST_CASE("emulated cuDNN: what it is not told, or told wrongly, it refuses") {
 
 namespace {
 
-// D = A B for matrices by columns, D [m, n], as the library's own call of it.
+// D = A B for column-major matrices, D [m, n], called as the library does.
 struct Product {
   cublasLtHandle_t handle{};
   cublasLtMatmulDesc_t operation{};
@@ -295,7 +295,7 @@ TEST_CASE("emulated cuBLASLt: products, and the table of types") {
   Aligned<float> a(std::vector<double>{1, 2, 3, 4}), b(std::vector<double>{5, 6, 7, 8, 9, 10}), d(6);
   CHECK(p.run(a.data, b.data, d.data) == CUBLAS_STATUS_SUCCESS);
   CHECK(std::vector<float>(d.data, d.data + 6) == std::vector<float>{23, 34, 31, 46, 39, 58});
-  CHECK(p.run(a.data + 1, b.data, d.data) == CUBLAS_STATUS_INVALID_VALUE);  // 256 bytes unless told otherwise
+  CHECK(p.run(a.data + 1, b.data, d.data) == CUBLAS_STATUS_INVALID_VALUE);  // alignment is 256 bytes by default
   CHECK(p.run(a.data, b.data, b.data) == CUBLAS_STATUS_INVALID_VALUE);
 
   Product other(CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_32F, 3, 2, 2);
@@ -313,7 +313,7 @@ TEST_CASE("emulated cuBLASLt: products, and the table of types") {
   CHECK(status(CUBLAS_COMPUTE_64F, CUDA_R_32F, CUDA_R_64F) == CUBLAS_STATUS_NOT_SUPPORTED);
   CHECK(status(CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F, CUDA_R_16F) == CUBLAS_STATUS_NOT_SUPPORTED);
 
-  // Attributes have one size each; inner extents agree.
+  // Each attribute has one size; inner extents must agree.
   const std::int64_t wide = CUBLAS_OP_T;
   const auto& lt = cuda::cublas_lt();
   CHECK(lt.cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &wide, sizeof wide) ==

@@ -1,6 +1,6 @@
-// The functions of libnccl that the library uses (comm/transport/nccl), between processes or threads of one machine. What NCCL
-// forbids without noticing, and what would make it hang, ends the process with a line that says who waits for what.
-// MPIGRAD_EMULATED_NCCL (options.h): version-2.25 plays a library that does not order launches.
+// The functions of libnccl that the library uses (comm/transport/nccl), between processes or threads of one machine. Calls that
+// NCCL forbids without a check, and calls that would hang, end the process with a line that names the waiting ranks.
+// MPIGRAD_EMULATED_NCCL (options.h): version-2.25 emulates a library that does not order launches.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -42,12 +42,13 @@ std::string place() {
   const char* named = std::getenv("NCCL_HOSTID");
   char host[200] = {};
   gethostname(host, sizeof host - 1);
-  // Without a runtime there are as many GPUs as threads.
+  // Without a CUDA runtime every thread has a GPU.
   const auto gpu = cudaGetDevice == nullptr ? this_thread() : static_cast<std::uintptr_t>(current_device());
   return fmt::format("{} GPU {}", named ? named : host, gpu);
 }
 
-// From the first call of a group to its end a communicator is one thread's; and so is a GPU (the manual, "Thread Safety").
+// From the first call of a group to its end only one thread may use a communicator, and only one may use a GPU (NCCL's manual,
+// "Thread Safety").
 class Users {
  public:
   static void enter(ncclComm_t c) {
@@ -105,7 +106,7 @@ bool overlap(const void* x, std::size_t size_x, const void* y, std::size_t size_
   return a < b + size_y && b < a + size_x;
 }
 
-// Empty, or what is wrong.
+// The mistake in a call, or empty.
 std::string mistake(const Call& call, std::size_t in_blocks, std::size_t out_blocks) {
   const auto& h = call.header;
   const auto& segment = *call.communicator->segment;
@@ -126,7 +127,7 @@ std::string mistake(const Call& call, std::size_t in_blocks, std::size_t out_blo
     if (const auto why = unreachable(pointer, static_cast<std::int64_t>(bytes)); !why.empty()) return "a buffer is " + why;
   }
   if (!reads || !writes || h.kind == Header::message || call.bytes() == 0) return {};
-  // In place, or apart.
+  // In place, or without overlap.
   const auto own = call.bytes() * static_cast<std::size_t>(segment.rank());
   const auto* in = static_cast<const std::byte*>(call.in);
   const auto* out = static_cast<const std::byte*>(call.out);
@@ -235,7 +236,7 @@ ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t* made, n
         [&] { return fmt::format("{} waits in ncclCommSplit #{}", s.who(), number); });
   };
   auto& own = s.member(s.rank());
-  all(&Member::read, number - 1);  // nobody reads the last answers any more
+  all(&Member::read, number - 1);  // all ranks have read the last answers
   own.color = color, own.key = key;
   own.asked = number;
   all(&Member::asked, number);

@@ -25,7 +25,7 @@ constexpr int magic = 0x6d70676e;
 void die(const std::string& text) {
   const auto line = fmt::format("[emulated NCCL] {}\n", text);
   std::fwrite(line.data(), 1, line.size(), stderr);
-  std::signal(SIGABRT, SIG_DFL);  // nobody's handler, in which several threads would meet
+  std::signal(SIGABRT, SIG_DFL);  // not a user's handler, which several threads might enter
   std::abort();
 }
 
@@ -76,10 +76,10 @@ Segment::Segment(const std::string& name, int ranks, int rank, const std::string
   const auto count = static_cast<std::size_t>(ranks);
   bytes_ = sizeof(Head) + 64 + count * sizeof(Member) + count * count * 2 * sizeof(Mailbox);
   int file = -1;
-  // Parts of a split communicator wait for the first of them.
+  // The new communicators of a split wait for their first rank.
   wait_until([&] { return (file = shm_open(name.c_str(), O_RDWR, 0600)) >= 0; },
              [&] { return who() + " was given an id that nobody made, or one that was used before: " + name; });
-  // The same for all, and all zeros at first.
+  // Has the same size on all ranks, and is zero at first.
   if (ftruncate(file, static_cast<off_t>(bytes_)) != 0) die("no shared memory");
   void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of an emulated NCCL communicator share: memory that each of them maps, be they processes or threads.
+// Memory shared by the ranks of an emulated NCCL communicator; each rank maps it, as a process or as a thread.
 
 #include <nccl.h>
 
@@ -11,23 +11,23 @@
 
 namespace mpigrad::emulation::vendor {
 
-// Prints, and ends the process: what NCCL forbids without noticing, and what it would hang at.
+// Prints the text and ends the process: for calls that NCCL forbids without a check, and calls that would hang.
 [[noreturn]] void die(const std::string& text);
 
-// Until done() or too long; then dies with what `what` says. MPIGRAD_EMULATED_NCCL_SECONDS, 60 if not given.
+// Waits until done() is true; after MPIGRAD_EMULATED_NCCL_SECONDS (default 60) dies with the text of `what`.
 void wait_until(const std::function<bool()>& done, const std::function<std::string()>& what);
 
-// What two ends of a transfer must agree on.
+// Properties on which two ends of a transfer must agree.
 struct Header {
   enum Kind : std::uint32_t { none, message, broadcast, reduce, all_reduce, all_gather, reduce_scatter };
   Kind kind = none;
   std::int32_t type = 0, op = -1, root = -1;
-  std::uint64_t count = 0, number = 0;  // of the collective calls of the communicator, or of the messages between two ranks
+  std::uint64_t count = 0, number = 0;  // number of the collective call of the communicator, or of the message between two ranks
   bool operator==(const Header&) const = default;
 };
 std::string to_string(const Header&);
 
-// One way between two ranks: empty, or with a piece.
+// One direction between two ranks: empty, or with a piece of data.
 struct Mailbox {
   static constexpr std::size_t room = 64 << 10;
   std::atomic<std::uint32_t> full{0};
@@ -40,9 +40,9 @@ struct Member {
   static constexpr std::size_t calls = 64;
   std::atomic<int> joined{0}, left{0};
   char place[288] = {};                     // host and GPU
-  std::atomic<std::uint64_t> announced{0};  // collective calls begun; what they were:
+  std::atomic<std::uint64_t> announced{0};  // started collective calls, which are:
   Header log[calls];
-  // Splits of this communicator that the rank has asked for, and those whose answers it has read.
+  // The number of splits of this communicator that the rank has requested, and the number of answers that it has read.
   std::atomic<std::uint64_t> asked{0}, read{0};
   int color = 0, key = 0;
 };
@@ -51,12 +51,12 @@ class Segment {
  public:
   enum class Lane : std::uint8_t { messages, collectives };
 
-  // A name that no other process has, and the empty memory of that name, which the first rank of the communicator fills.
+  // Creates empty memory with a unique name, which the first rank of the communicator fills; returns the name.
   static std::string create();
   static void create(const std::string& name);
-  // All ranks come together. `place` is the host and GPU of this one.
+  // Waits for all ranks. `place` is this rank's host and GPU.
   Segment(const std::string& name, int ranks, int rank, const std::string& place);
-  // Waits until all have come so far, unless aborted.
+  // Waits for all ranks, unless aborted.
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;

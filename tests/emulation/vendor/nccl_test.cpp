@@ -1,5 +1,5 @@
-// The emulated NCCL by itself, between threads: that it moves and adds what it is told to, and refuses what NCCL would refuse or,
-// worse, would not notice.
+// The emulated NCCL by itself, between threads: it must move and sum data correctly, and refuse calls that NCCL refuses or does
+// not check.
 
 #include <doctest/doctest.h>
 #include <nccl.h>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// The ranks are threads.
+// Runs the body on ranks as threads.
 void with_ranks(int ranks, const std::function<void(ncclComm_t, int)>& body) {
   ncclUniqueId id;
   REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
@@ -29,7 +29,7 @@ void with_ranks(int ranks, const std::function<void(ncclComm_t, int)>& body) {
   for (auto& thread : threads) thread.join();
 }
 
-// What a process that does this prints before it dies.
+// The output of a process that runs the body, before it dies.
 std::string last_words(const std::function<void()>& body) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -65,7 +65,7 @@ TEST_CASE("emulated NCCL: collectives, messages in groups, parts") {
     ncclAllReduce(x.data(), sums[me].data(), 3 * n, ncclFloat32, ncclSum, c, nullptr);
     ncclReduceScatter(x.data(), mine[me].data(), n, ncclFloat32, ncclMax, c, nullptr);
     ncclAllGather(mine[me].data(), all[me].data(), n, ncclFloat32, c, nullptr);
-    ncclGroupStart();  // around the ring, each sending first
+    ncclGroupStart();  // around the ring, all ranks send first
     ncclSend(x.data(), n, ncclFloat32, (r + 1) % 3, c, nullptr);
     ncclRecv(moved[me].data(), n, ncclFloat32, (r + 2) % 3, c, nullptr);
     ncclBroadcast(x.data(), x.data(), 5, ncclFloat32, 2, c, nullptr);
@@ -76,7 +76,7 @@ TEST_CASE("emulated NCCL: collectives, messages in groups, parts") {
     if ((two == nullptr) != (r == 1)) std::abort();
     if (two) {
       int value = r;
-      ncclBroadcast(&value, &value, 1, ncclInt32, 0, two, nullptr);  // its rank 0 has the smallest key
+      ncclBroadcast(&value, &value, 1, ncclInt32, 0, two, nullptr);  // the rank 0 of the new communicator has the smallest key
       part[me] = value;
       ncclCommDestroy(two);
     }
@@ -106,7 +106,7 @@ TEST_CASE("emulated NCCL: what would hang or go wrong without a word ends with o
     else ncclRecv(z, 4, ncclFloat32, 0, c, nullptr);
   });
   CHECK(text.find("expects a message #0: 4 elements") != std::string::npos);
-  // Both send first, outside of a group.
+  // Both ranks send first, outside a group.
   text = with_two([&](ncclComm_t c, int r) {
     float z[8];
     ncclSend(x, 8, ncclFloat32, 1 - r, c, nullptr);

@@ -37,11 +37,11 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// One side of one way.
+// One end of one direction.
 struct Transfer {
   Header header;
-  const std::byte* from = nullptr;  // sends
-  std::byte* to = nullptr;          // receives
+  const std::byte* from = nullptr;  // source of a send
+  std::byte* to = nullptr;          // destination of a receive
   std::size_t bytes = 0, done = 0;
   bool waits = false;  // a piece is in the mailbox and has not been taken
 };
@@ -53,7 +53,7 @@ struct Way {
   auto operator<=>(const Way&) const = default;
 };
 
-// Whether the transfer is over; goes on with it as far as it can.
+// Continues the transfer as far as possible; true if it is finished.
 bool advance(const Way& way, Transfer& t) {
   auto& segment = *way.segment;
   auto& box =
@@ -81,7 +81,7 @@ bool advance(const Way& way, Transfer& t) {
   return false;
 }
 
-// Ranks that call something else are found, whoever comes second.
+// Compares the calls of all ranks: the second rank to arrive finds a mismatch.
 void announce(Segment& segment, const Header& header) {
   auto& own = segment.member(segment.rank());
   own.log[header.number % Member::calls] = header;
@@ -102,7 +102,7 @@ T reduced(T a, T b, ncclRedOp_t op) {
     switch (op) {
       case ncclSum: return x + y;
       case ncclProd: return x * y;
-      case ncclMax: return std::fmax(x, y);  // a number wins over NaN
+      case ncclMax: return std::fmax(x, y);  // ignores NaN
       default: return std::fmin(x, y);
     }
   };
@@ -147,7 +147,7 @@ void reduce_into(Bytes& sum, const Bytes& part, const Header& h) {
   }
 }
 
-// A call under way: what comes from each rank, with this rank's own part in its place.
+// A running call: the data of each rank, with this rank's own in its place.
 struct Work {
   Call call;
   std::vector<Bytes> parts;
@@ -225,7 +225,7 @@ class Progress {
   std::map<Way, std::deque<Transfer>> ways_;
 };
 
-// What is written where.
+// The result, and the memory to which it is written.
 Bytes result_of(Work& work) {
   const auto& h = work.call.header;
   const auto me = static_cast<std::size_t>(work.call.communicator->segment->rank());
@@ -271,7 +271,7 @@ std::vector<Work> performed(const std::vector<Call>& calls, bool repeats) {
 void perform(std::vector<Call> calls) {
   std::set<cudaStream_t> streams;
   for (const auto& call : calls) streams.insert(call.stream);
-  // From 2.26 on NCCL keeps the order of the host's calls within a graph, too, if it is asked for.
+  // From version 2.26 on NCCL can also keep the order of the host's calls within a graph, on request.
   const char* implicit = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   const bool in_order = !Options("MPIGRAD_EMULATED_NCCL").has("version-2.25") && implicit && std::string_view(implicit) == "1";
   const auto repeated = [calls] {

@@ -1,5 +1,5 @@
 #pragma once
-// How the calls of a group move data between the ranks of a communicator, and what they make of it.
+// Moves data between the ranks of a communicator for the calls of a group, and computes their results.
 
 #include <deque>
 #include <memory>
@@ -11,8 +11,8 @@ struct ncclComm {
   std::unique_ptr<mpigrad::emulation::vendor::Segment> segment;
   int device = 0;
   std::uint64_t collectives = 0, splits = 0;
-  std::vector<std::uint64_t> sent, received;  // messages, by rank
-  std::atomic<std::uintptr_t> user{0};        // the thread that is at work on it
+  std::vector<std::uint64_t> sent, received;  // numbers of messages, by rank
+  std::atomic<std::uintptr_t> user{0};        // the thread that uses it now
   std::string last_error;
 };
 
@@ -26,13 +26,13 @@ struct Call {
   cudaStream_t stream = nullptr;
   const void* in = nullptr;
   void* out = nullptr;
-  int peer = -1;  // of messages
+  int peer = -1;  // for messages
   bool sends = false;
   std::size_t bytes() const { return header.count * size_of(static_cast<ncclDataType_t>(header.type)); }
 };
 
-// All calls of a group at once, as NCCL's kernel does them: messages between two ranks in order, collective calls in order,
-// nothing else waits for anything else. Results are written in the order of the streams.
+// Runs all calls of a group at once, like NCCL's kernel: messages between two ranks in order, collective calls in order, and no
+// other waits. Results are written in the order of the streams.
 void perform(std::vector<Call> calls);
 
 }  // namespace mpigrad::emulation::vendor

@@ -1,5 +1,5 @@
 #pragma once
-// How hardware rounds: what tensor cores read of a float32, and elements of memory by their type.
+// Rounding in hardware: float32 operands of tensor cores, and elements in memory by their type.
 
 #include <bit>
 #include <cstddef>
@@ -33,7 +33,7 @@ void store_as(void* memory, std::int64_t i, T x) {
   std::memcpy(static_cast<std::byte*>(memory) + i * static_cast<std::int64_t>(sizeof(Format)), &value, sizeof value);
 }
 
-// Element i; every value of these types is a double.
+// Element i; double represents every value of these types.
 inline double load(Element type, const void* memory, std::int64_t i) {
   switch (type) {
     case Element::float32: return load_as<float>(memory, i);
@@ -52,7 +52,7 @@ void store(Element type, void* memory, std::int64_t i, T x) {
     case Element::bfloat16: return store_as<BFloat16>(memory, i, x);
   }
 }
-// x as the type holds it.
+// x rounded to the type.
 template <class T>
 T rounded(Element type, T x) {
   switch (type) {

@@ -1,6 +1,6 @@
 #pragma once
-// What a test asks an emulated library to refuse: words separated by commas in an environment variable, read at each question, so
-// that one process can ask for one thing after another.
+// Refusals requested by a test: words separated by commas in an environment variable, which is read at each call, so that one
+// process can request several in turn.
 
 #include <cstdlib>
 #include <string>

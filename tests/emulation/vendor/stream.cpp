@@ -4,14 +4,14 @@
 #include <cstdlib>
 #include <utility>
 
-// Of the program, if it emulates CUDA.
+// Defined by the program, if it emulates CUDA.
 extern "C" {
 [[gnu::weak]] cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 [[gnu::weak]] cudaError_t cudaGetDevice(int* device);
 }
 namespace mpigrad::emulation {
 [[gnu::weak]] bool valid(cudaStream_t stream);
-// Which may do it several times, if the stream is captured.
+// May run the work several times, if the stream is captured.
 [[gnu::weak]] cudaError_t give(cudaStream_t stream, std::function<void()> work, const void* host, std::size_t bytes);
 [[gnu::weak]] bool give_if_captured(cudaStream_t stream, const std::function<void()>& work, bool in_order);
 [[gnu::weak]] std::string unreachable(const void* from, std::size_t bytes, int device, bool only_device);

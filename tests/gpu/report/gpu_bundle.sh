@@ -1,23 +1,23 @@
-# Sourced by tests/gpu.sh, with examples/packaging/packages.sh and tests/gpu/report/gpu_report.sh before it: what a machine lacks that can install nothing.
+# Bundles for offline GPU machines. Sourced by tests/gpu.sh, after examples/packaging/packages.sh and tests/gpu/report/gpu_report.sh.
 #
 #   make_bundle KIND FOLDER   packs into FOLDER, from this machine's packages:
 #                               full    headers and libraries for a build with MPI, HDF5 and the trainers
-#                               small   those of a build without MPI, HDF5, oneDNN and OpenBLAS
+#                               small   headers and libraries for a build without MPI, HDF5, oneDNN and OpenBLAS
 #                               built   small, and programs compiled here, with MPI, HDF5 and the trainers
-#   use_bundle FOLDER         unpacks headers and libraries in the build's folder; Meson, the compiler and what is built find them
-#   use_programs FOLDER       unpacks the programs; fails, and says why, where they cannot be used
+#   use_bundle FOLDER         unpacks headers and libraries in the build's folder, where Meson, compilers and programs find them
+#   use_programs FOLDER       unpacks the programs; fails with a reason if they cannot be used
 #   use_wheels                lets the build find CUDA libraries that were installed as Python packages
-#   meson_options             those that a build with this bundle needs
+#   meson_options             the options that a build with this bundle needs
 #
-# What is built finds a bundle's libraries by its run path. LD_LIBRARY_PATH would change what the machine's own programs load: a
-# Python that is newer than the bundle's libexpat does not start with it.
+# Programs find a bundle's libraries by their run path. LD_LIBRARY_PATH would change the libraries of the machine's own programs,
+# too: a Python that is newer than the bundle's libexpat does not start with it.
 #
 # POSIX sh.
 
 # shellcheck shell=sh disable=SC2154
 
-# Packages of examples/packaging/packages.sh without compilers, build programs, oneDNN and OpenBLAS: those are a hundred megabytes, and their
-# kernels are not what a GPU is checked against.
+# Packages of examples/packaging/packages.sh without compilers, build programs, oneDNN and OpenBLAS: those have a hundred
+# megabytes, and GPUs are not compared with their kernels.
 small_packages='
 libfmt-dev libfmt9 libfmt10 libcli11-dev nlohmann-json3-dev doctest-dev
 pkgconf pkgconf-bin libpkgconf3
@@ -27,15 +27,15 @@ libmpich-dev libmpich12 mpich
 libhdf5-mpich-dev libhdf5-mpich-103-1 libhdf5-mpich-103-1t64
 libfftw3-dev libfftw3-double3 libcairo2-dev libcairo2
 "
-# Of the C library and the compiler, which every machine has.
+# Libraries of the C library and the compiler, which every machine has.
 never='/lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|gomp|nsl|anl)\.so|/ld-linux|/nss_|linux-vdso'
-# What needs no MPI, in tests/ of the build; those that this tree has not are left out.
+# Programs that need no MPI, in tests/ of the build; programs that this tree lacks are left out.
 gpu_programs='unit gpu_step gpu_questions gpu_kernels gpu_contrastive'
-# And of programs that are built for another machine, in examples/: what the trainers' step runs.
+# Programs in examples/ for another machine: those that the trainers' step runs.
 trainer_programs='cosmoflow universe sample_size'
 small_options='-Dmpi=disabled -Dhdf5=disabled -Donednn=disabled -Dopenblas=disabled'
 
-# The file at the end of a chain of links, and a link to it under the name asked for. /lib is /usr/lib.
+# Copies the file at the end of a chain of links, and makes a link to it with the requested name. /lib is /usr/lib.
 copy_into() {
   folder=$(readlink -f "$(dirname "$2")") file=$(readlink -f "$2") name=$(basename "$2")
   mkdir -p "$1$folder" "$1$(dirname "$file")"
@@ -44,7 +44,7 @@ copy_into() {
   if [ "$folder" = "$(dirname "$file")" ]; then ln -s "$(basename "$file")" "$1$folder/$name"; else cp -p "$file" "$1$folder/$name"; fi
 }
 
-# What the libraries and programs in a folder load in turn, but for $never; one path per line.
+# All libraries that the libraries and programs in a folder load, directly or indirectly, except $never; one path per line.
 needed_by() {
   find "$1" \( -name '*.so*' -o -path '*/bin/*' -o -path '*/examples/*' \) -type f -exec ldd {} \; 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' |
     grep -vE "$never" | sort -u
@@ -88,7 +88,7 @@ make_bundle() {
   say "$2, $(size_of "$2"), of commit $(cat "$2/commit"): carry it with the source tree, to the same place"
 }
 
-# Compiled here, for another machine: what is not the C library's or the compiler's lies beside the programs.
+# Compiles programs for another machine: their libraries, except those of the C library and the compiler, are next to them.
 build_programs() {
   portable=$root/build-bundle
   archs=${MPIGRAD_GPU_ARCHS:-90}
@@ -121,7 +121,7 @@ build_programs() {
   say "built: programs for sm_$archs $(size_of "$1/programs.tar.gz")"
 }
 
-# Those of $gpu_programs that a build knows.
+# The targets of $gpu_programs that a build has.
 targets_of() {
   ninja -C "$1" -t targets all >"$1/targets.txt"
   for program in $gpu_programs; do
@@ -129,7 +129,7 @@ targets_of() {
   done
 }
 
-# wrap FILE PROGRAM LIBRARIES: a program of the bundle finds its libraries, and those that it starts the machine's own first.
+# wrap FILE PROGRAM LIBRARIES: a program of the bundle finds its libraries; programs that it starts find the machine's own first.
 wrap() {
   cat >"$1" <<END
 #!/bin/sh
@@ -158,7 +158,7 @@ use_bundle() {
   PKG_CONFIG_LIBDIR=$library/pkgconfig:$1/usr/share/pkgconfig
   CPLUS_INCLUDE_PATH=$1/usr/include:$1/usr/include/doctest${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}
   LIBRARY_PATH=$library${LIBRARY_PATH:+:$LIBRARY_PATH}
-  # Libraries find what they load by the run path of the program, if it is of the older kind.
+  # Libraries use the run path of the program if it is of the older kind (RPATH).
   LDFLAGS="-Wl,--disable-new-dtags -Wl,-rpath,$library${LDFLAGS:+ $LDFLAGS}"
   export PKG_CONFIG PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_LIBDIR CPLUS_INCLUDE_PATH LIBRARY_PATH LDFLAGS
   for launcher in "$1"/usr/bin/mpiexec.hydra "$1"/usr/bin/mpiexec.mpich; do
@@ -170,7 +170,7 @@ use_bundle() {
   done
 }
 
-# use_programs FOLDER ARCH: of this commit, for this GPU, and they start here. In $build/built/bin.
+# use_programs FOLDER ARCH: uses them if they are of this commit, for this GPU, and start here. In $build/built/bin.
 use_programs() {
   [ -f "$1/programs.tar.gz" ] || return 1
   rm -rf "$build/built"
@@ -190,8 +190,8 @@ use_programs() {
   done
 }
 
-# Wheels have libNAME.so.N and no libNAME.so, which is what a linker looks for: it gets links in a folder of the build. All that
-# is in these folders is NVIDIA's.
+# Wheels have libNAME.so.N but not libNAME.so, which linkers look for: makes links in a folder of the build. These folders contain
+# only NVIDIA's libraries.
 use_wheels() {
   have python3 || return 0
   wheels=$(python3 -c 'import site, sys
@@ -214,7 +214,7 @@ for folder in [*site.getsitepackages(), site.getusersitepackages(), *sys.path]: 
   if [ -n "${LD_LIBRARY_PATH:-}" ]; then export LD_LIBRARY_PATH; fi
 }
 
-# No bundle: whatever is there.
+# Without a bundle, uses what is installed.
 meson_options() {
   case $(cat "$1/kind" 2>/dev/null) in
     small | built) printf '%s\n' "$small_options" ;;

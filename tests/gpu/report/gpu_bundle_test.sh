@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests of tests/gpu/report/gpu_bundle.sh: a bundle whose libraries are older than the machine's breaks none of the machine's programs, and what
-# is built with it finds its libraries. Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
-# tests/run.sh calls it; with MPIGRAD_TEST_ALL a real bundle is made and configured with.
+# Tests of tests/gpu/report/gpu_bundle.sh: a bundle with libraries older than the machine's does not break the machine's programs,
+# and programs built with it find its libraries. Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K
+# skipped`. tests/run.sh calls it; with MPIGRAD_TEST_ALL it makes a real bundle and configures a build with it.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
@@ -16,7 +16,7 @@ inside=usr/lib/x86_64-linux-gnu
 : >"$work/err"
 status=0
 
-# A library for NAME.cpp; the second is all that it links with.
+# A library for NAME.cpp; the second argument has all options for linking.
 library() { "$compiler" -shared -fPIC -Wl,-soname,"lib$1.so.1" -o "$tree/$inside/lib$1.so.1" "$work/$1.cpp" -L"$tree/$inside" ${2:+-l$2}; }
 
 # ---- a bundle with an old libexpat, a library that loads another, and a launcher that needs both
@@ -42,7 +42,7 @@ END
 tar -C "$tree" -czf "$work/bundle/bundle.tar.gz" .
 echo small >"$work/bundle/kind"
 
-# Some Python of the machine that loads its libexpat when it starts, or when it is asked for it.
+# Finds a Python on the machine that loads its libexpat at the start or on request.
 python=
 for candidate in /usr/bin/python3 "$(command -v python3)"; do
   if [ -x "$candidate" ] && ! LD_LIBRARY_PATH=$tree/$inside "$candidate" -c 'import pyexpat' >/dev/null 2>&1; then python=$candidate; fi
@@ -73,7 +73,7 @@ run "$compiler" -o "$work/program" "$work/program.cpp" $LDFLAGS -ltoy
 judge 'a program is built with the headers and libraries of the bundle' succeeds
 run env -u LD_LIBRARY_PATH "$work/program"
 judge 'and starts, with the libraries that these load' says '^42$'
-# Of the newer kind, which libraries do not inherit.
+# The newer kind (RUNPATH), which libraries do not inherit.
 run "$compiler" -o "$work/unlike" "$work/program.cpp" -Wl,--enable-new-dtags -Wl,-rpath,"$build/bundle/$inside" -ltoy
 run env -u LD_LIBRARY_PATH "$work/unlike"
 judge 'with a run path of the newer kind it would not' [ "$status" -eq 127 ]
@@ -130,7 +130,7 @@ if [ -n "${MPIGRAD_TEST_ALL:-}" ] && have dpkg-query && have nvcc; then
   status=$?
   small() { succeeds && [ "$(du -k "$work/real" | awk '{ print $1 }')" -lt 8192 ] && [ "$(cat "$work/real/kind")" = small ]; }
   judge 'the small bundle has less than 8 MB' small
-  # Beside it an old libexpat.
+  # With an old libexpat.
   mkdir "$work/opened"
   tar -C "$work/opened" -xzf "$work/real/bundle.tar.gz"
   cp "$tree/$inside/libexpat.so.1" "$work/opened/$inside/"

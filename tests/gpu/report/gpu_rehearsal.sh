@@ -1,7 +1,7 @@
 #!/bin/sh
-# Rehearses tests/gpu.sh on GPUs that the CPU plays, in a copy of the scripts: every step of the list, a command that is ended in the
-# middle of one and goes on, and what else happens on machines that are lent for minutes. Prints `failed: NAME` for each failed test
-# and ends with `N passed, M failed, K skipped`. tests/run.sh calls it; with MPIGRAD_TEST_ALL every step is interrupted once.
+# Rehearses tests/gpu.sh on the GPU emulator, in a copy of the scripts: every step of the list, a command that is interrupted in a
+# step and continued, and other events on machines that are lent for minutes. Prints `failed: NAME` for each failed test and ends
+# with `N passed, M failed, K skipped`. tests/run.sh calls it; with MPIGRAD_TEST_ALL every step is interrupted once.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
@@ -156,7 +156,7 @@ judge 'a number of steps is a number' refuses_in_a_line 'takes a number of steps
 rm -rf "$tree/build-gpu/report"
 stage_says fails nan
 run gpu --report "$work/together" --jobs 3 there views optimizers nan graphs memcheck
-# After each beginning, the end of the same step: lines of several are not mixed.
+# Between each beginning and the end of the same step: lines of different steps are not mixed.
 apart() { awk '$1 == "@begin" { if (open != "") bad = 1; open = $2; n++ } $1 == "@end" { if (open != $2) bad = 1; open = "" } END { exit bad || n != 6 }' "$1"; }
 together() { fails_named_as nan && [ "$(grep -c '^@end [a-z]* passed' "$work/together/journal.txt")" -eq 5 ] && apart "$work/together/journal.txt"; }
 judge 'steps run side by side, each with its lines and its result' together
@@ -238,7 +238,7 @@ judge 'rows of other reports stay' others_stay
 if [ -n "$every_interruption" ]; then
   git -C "$tree" checkout --quiet .
   rm -rf "$tree/build-gpu/report"
-  # With programs for every step; that of the last one is skipped here.
+  # Uses programs for every step; the last step's program is skipped here.
   play_programs
   for middle in $(steps | awk '$1 != "processor" { print $1 }'); do
     run_interrupted "$middle" --report "$work/each"
@@ -252,14 +252,14 @@ if [ -n "$every_interruption" ]; then
   at_most_twice() { ! steps | while read -r name _; do ! grep -q "^@end $name passed" "$journal" || [ "$(begins "$name")" -le 2 ] || echo "$name"; done | grep .; }
   judge 'and none was run a third time' at_most_twice
   MPIGRAD_GPU_PROGRAMS=$build/tests
-  # No MPI, HDF5 or oneDNN: programs that need them are not there.
+  # No MPI, HDF5 or oneDNN: programs that need them are missing.
   rm -rf "$tree/build-gpu/report"
   mkdir "$work/lean"
   for program in unit gpu_step; do ln -s "$build/tests/$program" "$work/lean/$program"; done
   run env MPIGRAD_GPU_PROGRAMS="$work/lean" sh "$tree/tests/gpu.sh" --report "$work/lean-report" nccl trainers views
   lean() { succeeds && [ "$(grep -c '^@end [a-z]* skipped' "$work/lean-report/journal.txt")" -eq 2 ] && grep -q '^@end views passed' "$work/lean-report/journal.txt"; }
   judge 'a machine without MPI and HDF5 skips what needs them' lean
-  # A library that is not there.
+  # A missing library.
   stage_says libraries views
   run gpu --report "$work/missing-report" views
   judge 'a program whose library is missing is a step that failed, with the name of the library in the report' \

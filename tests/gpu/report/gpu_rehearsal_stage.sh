@@ -1,12 +1,12 @@
-# Sourced by tests/gpu/report/gpu_rehearsal.sh, with tests/suite.sh before it: what plays the machine.
+# Sourced by tests/gpu/report/gpu_rehearsal.sh, with tests/suite.sh before it: a simulated GPU machine.
 #
-#   set_stage           a copy of the scripts in a repository of its own, within another; a driver's programs; what runs programs
+#   set_stage           a copy of the scripts in a repository inside another; a driver's programs; a runner of programs
 #   run gpu OPTIONS...  tests/gpu.sh there
-#   run_interrupted STEP OPTIONS...   the same, killed with all it has started when the step has printed a few lines
-#   without_network     programs in $work/no-network that can install nothing
-#   run_terminated STEP N   the same, asked to end by SIGTERM while the step hangs, N of them side by side
-#   play_programs       programs for every step, whatever the build has
-#   stage_says WHAT STEP   a step fails, is empty, skips its tests, hangs or misses libraries; without arguments, none
+#   run_interrupted STEP OPTIONS...   like run, but killed with all its processes when the step has printed a few lines
+#   without_network     programs in $work/no-network that cannot install anything
+#   run_terminated STEP N   like run, but gets SIGTERM while the step hangs, with N steps at the same time
+#   play_programs       programs for every step, independent of the build
+#   stage_says WHAT STEP   makes a step fail, be empty, skip its tests, hang or miss libraries; without arguments, no step
 #
 # POSIX sh.
 
@@ -23,7 +23,7 @@ set_stage() {
   cp -r "$root/tests/gpu" "$root/tests/gpu.sh" "$root/tests/emulated.sh" "$tree/tests/"
   cp "$root/examples/packaging/packages.sh" "$tree/examples/packaging/"
   cp "$root/README.md" "$root/.gitignore" "$tree/"
-  # As if no GPU had run anything.
+  # As if no GPU had been used before.
   sed -i '/^<!-- gpu\.sh: begin/,/^<!-- gpu\.sh: end/{/^| GPU, driver/!{/^| /d}; s/^|---.*/&\n| none yet | | | | | |/}' "$tree/tests/gpu/README.md"
   ln -s "$root/ops" "$tree/ops"
   make_repository "$work/outer" outer
@@ -35,10 +35,10 @@ set_stage() {
   for name in nvidia-smi compute-sanitizer ncu runner; do chmod +x "$work/bin/$name"; done
   PATH=$work/bin:$PATH
   MPIGRAD_BUILD=$build MPIGRAD_GPU_PROGRAMS=$build/tests MPIGRAD_GPU_RUNNER=$work/bin/runner MPIGRAD_GPU_SMALL=16 MPIGRAD_STAGE=$work/stage
-  # Threads that wait for others take the time of those on a machine that does more than this.
+  # On a busy machine waiting threads take time from working ones.
   MPIGRAD_EMULATE=$root/tests/emulated.sh MPIGRAD_GPU_SAMPLE=64 OMP_NUM_THREADS=1
   export PATH MPIGRAD_BUILD MPIGRAD_GPU_PROGRAMS MPIGRAD_GPU_RUNNER MPIGRAD_GPU_SMALL MPIGRAD_STAGE MPIGRAD_EMULATE MPIGRAD_GPU_SAMPLE OMP_NUM_THREADS
-  # Steps of `unit` have another file for it.
+  # Steps of `unit` write their progress to another file.
   MPIGRAD_STAGE_PROGRESS=${MPIGRAD_TEST_PROGRESS:-}
   export MPIGRAD_STAGE_PROGRESS
   every_interruption=${MPIGRAD_TEST_ALL:-}
@@ -51,7 +51,7 @@ make_repository() {
   git -C "$1" -c user.name=rehearsal -c user.email=none@localhost commit --quiet --no-verify --message "$2"
 }
 
-# `run gpu OPTIONS...`: the script of the copy.
+# `run gpu OPTIONS...`: runs the copied script.
 run() {
   if [ "$1" = gpu ]; then
     shift
@@ -72,7 +72,7 @@ run_interrupted() {
   status=$?
   stage_says
 }
-# The same, asked to end by a signal while a step hangs, with so many side by side.
+# Like run, but gets a signal while a step hangs, with this number of steps at the same time.
 run_terminated() {
   stage_says hangs "$1"
   rm -f "$work/stage.child"
@@ -105,7 +105,7 @@ case "$*" in
   *) printf 'name, driver_version\nPretended GPU, 1.2.3\n' ;;
 esac
 END
-  # Options, then a program that is too slow to be run twice.
+  # Options, then a program that is too slow to run twice.
   cat >"$work/bin/compute-sanitizer" <<'END'
 #!/bin/sh
 [ "$1" = --tool ] && [ "$3 $4" = '--error-exitcode 99' ] && [ -x "$5" ] || exit 2
@@ -119,7 +119,7 @@ echo 'Memory Throughput'
 END
 }
 
-# Packages are missing, and cannot be had; the build's programs only say what they are asked.
+# Packages are missing and cannot be installed; the build's programs only print their arguments.
 without_network() {
   mkdir -p "$work/no-network" "$work/none"
   printf '#!/bin/sh\necho "Could not resolve host"\nexit 100\n' >"$work/no-network/apt-get"
@@ -128,7 +128,7 @@ without_network() {
   chmod +x "$work/no-network"/*
 }
 
-# Those of the build, and in place of what it has not a word of theirs.
+# The build's programs; missing ones are replaced by programs that print one word.
 play_programs() {
   MPIGRAD_GPU_PROGRAMS=$work/played/tests
   mkdir -p "$MPIGRAD_GPU_PROGRAMS"
@@ -137,7 +137,7 @@ play_programs() {
   [ ! -x "$build/tests/gpu_kernels" ] || ln -s "$build/tests/gpu_kernels" "$MPIGRAD_GPU_PROGRAMS/gpu_kernels"
 }
 
-# Runs what a step runs, on emulated GPUs; what takes long there is played: tests/run.sh runs it elsewhere.
+# Runs the command of a step on emulated GPUs; slow programs are replaced: tests/run.sh runs them elsewhere.
 write_runner() {
   cat >"$work/bin/runner" <<'END'
 #!/bin/sh
@@ -148,7 +148,7 @@ case $what in
   ends)
     printf 'a line\nthe line before the end\nhalf a li'
     sleep 1
-    # The command with all that writes for it, then the step.
+    # Kills the command with all processes that write for it, then the step.
     kill -KILL "-$(cat "$MPIGRAD_STAGE.pid")"
     kill -KILL 0
     ;;

@@ -1,17 +1,17 @@
-# Sourced by tests/gpu.sh: what is written down, and when.
+# Sourced by tests/gpu.sh: the journal and the report.
 #
-#   $journal holds everything, a line when it is printed, so that a command that is ended loses only the line it was at:
-#     @run TIME KIND COMMIT GPU         a command began; KIND is real, or emulated
-#     @begin STEP TIME                  then what the step prints
-#     @end STEP RESULT SECONDS P F K    passed, failed or skipped; its tests
-#     @cut STEP SECONDS                 the time of the whole command was over
+#   $journal holds all output, each line when it is printed, so that a killed command loses only its last line:
+#     @run TIME KIND COMMIT GPU         a command began; KIND is real or emulated
+#     @begin STEP TIME                  followed by the output of the step
+#     @end STEP RESULT SECONDS P F K    RESULT: passed, failed or skipped; numbers of its tests
+#     @cut STEP SECONDS                 the time limit of the whole command was reached
 #   A step without an end was interrupted. The report is made of the journal after every step.
 #
-#   keep_commit FOLDER   writes down there what the tree is
-#   commit_of_tree    this project's, also inside another repository and where there is none
-#   states            per step of the journal: NAME RESULT SECONDS P F K INTERRUPTIONS; the result may be interrupted
-#   write_report      $report/gpu-DATE-COMMIT.md
-#   keep_report       copies it to tests/bench/results and fills the table of tests/gpu/README.md, if a GPU was real
+#   keep_commit FOLDER   writes the commit of the tree to a file there
+#   commit_of_tree    the commit of this project, also inside another repository and without a repository
+#   states            for each step of the journal: NAME RESULT SECONDS P F K INTERRUPTIONS; RESULT may be interrupted
+#   write_report      writes $report/gpu-DATE-COMMIT.md
+#   keep_report       copies it to tests/bench/results and fills the table of tests/gpu/README.md, if the GPU was real
 #
 # POSIX sh.
 
@@ -19,18 +19,18 @@
 
 results=$root/tests/bench/results
 
-# tree_sum LIST: of the files that a list names.
+# tree_sum LIST: a checksum of the files named in the list.
 tree_sum() { (cd "$root" && tr '\n' '\0' <"$1" | xargs -0 cat 2>&1 | cksum); }
-# keep_commit FOLDER: for a tree that is carried without its repository.
+# keep_commit FOLDER: for a tree that is copied without its repository.
 keep_commit() {
   commit_of_tree >"$1/commit"
   git -C "$root" ls-files 2>/dev/null | grep -v '^tests/gpu/README\.md$' >"$1/files"
   tree_sum "$1/files" >"$1/sum"
 }
 
-# What MPIGRAD_COMMIT says; else git's, if the tree is a repository's top and not a folder of another; but what the bundle was made of,
-# if the tree is that, file for file, and git knows it as a changed one of another commit, or not at all. The report writes to
-# tests/gpu/README.md itself.
+# MPIGRAD_COMMIT if set; otherwise git's, if the tree is the top of a repository and not a folder of another one; but the bundle's
+# commit, if the tree equals the bundle's file for file and git reports changes or no repository. The report itself changes
+# tests/gpu/README.md.
 commit_of_tree() {
   carried=$root/.gpu-bundle head=
   if [ "$(git -C "$root" rev-parse --show-toplevel 2>/dev/null)" = "$(cd "$root" && pwd -P)" ]; then
@@ -50,7 +50,7 @@ commit_of_tree() {
   printf '%s\n' "${head:-unknown}"
 }
 
-# A program that was ended may have left half a line.
+# A killed program may have left half a line.
 append() {
   if [ -s "$journal" ] && [ -n "$(tail -c 1 "$journal")" ]; then echo >>"$journal"; fi
   printf '%s\n' "$*" >>"$journal"
@@ -67,13 +67,13 @@ states() {
     END { for (i = 1; i <= n; i++) print order[i], result[order[i]], numbers[order[i]], open[order[i]] }' "$journal"
 }
 
-# What is hoped for, and the names under which programs print `measured: NAME VALUE`.
+# Hypotheses, and the names of their values in lines `measured: NAME VALUE` of programs.
 hypotheses() {
   cat <<'END'
 convolutions within 5 % of bare cuDNN's best plan (ratio at most 1.05)|convolutions-
 3D U-Net 128^3 batch 2: at least 1.4 times as fast as the faster PyTorch (eager, compiled; channels last, bfloat16), with at most 0.8 of its memory|beside-peer-unet3d-
 3D U-Net 128^3 batch 7: 84 samples/s or more (76.2 is the best published rate of one H200: MLPerf Training)|samples-unet3d-128-
-CosmoFlow (hybrid) beside PyTorch|beside-peer-128-
+CosmoFlow (hybrid) compared with PyTorch|beside-peer-128-
 MLPerf's CosmoFlow 128^3 batch 1: 446 samples/s or more (twice the best published rate of a GPU, 223 on an H100: MLPerf HPC v3.0, 32 GPUs, batch 1 each, input and allreduce included, which this has not)|samples-mlperf-128-1-
 CosmoFlow (hybrid) 128^3 batch 8: 600 samples/s or more|samples-128-8-
 CosmoFlow (hybrid) 128^3 batch 4, TF32: a step of 4.5 ms or less, 889 samples/s|samples-128-4-tf32
@@ -97,7 +97,7 @@ print_report() {
     }
     $1 == "@begin" {
       current = $2; on[current] = met[machine]; seconds[current] = ""
-      # What an interrupted one has said stays; what has ended is replaced.
+      # Output of an interrupted step is kept; output of a finished step is replaced.
       text[current] = result[current] == "interrupted" || result[current] ~ /^cut/ ? text[current] "(" result[current] "; begun again)\n" : ""
       result[current] = "interrupted"
       next
@@ -111,10 +111,10 @@ print_report() {
         measured[name] = value }
     }
     END {
-      printf "# On %s, %s, commit %s\n\n", kind == "real" ? "a GPU" : "GPUs that the CPU plays", date, commit
+      printf "# On %s, %s, commit %s\n\n", kind == "real" ? "a GPU" : "the GPU emulator", date, commit
       for (i = 1; i <= machines; i++) printf "* machine %d: %s\n", i, machine_name[i]
       printf "%s", notes
-      print "\n## What is hoped for, and what was measured\n\n| hoped for | measured |\n|---|---|"
+      print "\n## Hypotheses and measured values\n\n| hypothesis | measured |\n|---|---|"
       count = split(hypotheses, line, "\n")
       for (i = 1; i <= count; i++) {
         split(line[i], field, "|"); cell = ""
@@ -141,7 +141,7 @@ date_of_journal() {
   date -d "@$began" +%F 2>/dev/null || date +%F
 }
 
-# Whole or not at all.
+# Replaces the page as a whole.
 write_report() {
   page=$report/gpu-$(date_of_journal)-$(commit_of_journal "$journal").md
   print_report >"$report/.page" && mv "$report/.page" "$page"
@@ -158,7 +158,7 @@ keep_report() {
   say "written to $results/$(basename "$page") and tests/gpu/README.md"
 }
 
-# One row per report and GPU; those of other reports stay.
+# One row per report and GPU; rows of other reports stay.
 fill_readme() {
   link=../bench/results/$(basename "$page")
   count=$(steps | wc -l)

@@ -1,12 +1,12 @@
 #!/bin/sh
 # shellcheck disable=SC2317  # functions are called by their names in the table
-# One step of tests/gpu.sh, which has its limit, its place in the order and its report:
+# Runs one step of tests/gpu.sh, which handles the limit, the order and the report:
 #
 #   sh tests/gpu/report/gpu_step.sh NAME
 #
-# Exit status: 0; 77 where the step has nothing to run with, and its last line says what is missing; any other, failed.
-# MPIGRAD_GPU_BUILD: the build. MPIGRAD_GPU_PROGRAMS: where its programs are. MPIGRAD_GPU_RUNNER: what runs them, if anything.
-# MPIGRAD_REPORT: the folder of the report. MPIGRAD_GPU_OPTIONS: Meson's. MPIGRAD_PEER: what times PyTorch's step.
+# Exit status: 0: passed; 77: a requirement is missing, which the last line names; any other: failed.
+# MPIGRAD_GPU_BUILD: the build. MPIGRAD_GPU_PROGRAMS: folder of its programs. MPIGRAD_GPU_RUNNER: a command to run them, if any.
+# MPIGRAD_REPORT: the report's folder. MPIGRAD_GPU_OPTIONS: options of Meson. MPIGRAD_PEER: a command that times PyTorch's step.
 # MPIGRAD_GPU_SMALL: small shapes, for rehearsals.
 set -u
 
@@ -15,10 +15,10 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 . "$root/tests/gpu/report/gpu_steps.sh"
 build=$MPIGRAD_GPU_BUILD programs=$MPIGRAD_GPU_PROGRAMS runner=${MPIGRAD_GPU_RUNNER:-} peer=${MPIGRAD_PEER:-}
 worst=0
-# What fails does not keep the rest of its step from running.
+# A failed command does not stop the rest of its step.
 check() { "$@" || { status=$?; worst=1; echo "status $status: $*"; return 1; }; }
 lacks() { printf 'skipped: %s\n' "$*"; exit 77; }
-# start PROGRAM ARGUMENTS...: of the build. A line is in the report when it is printed.
+# start PROGRAM ARGUMENTS...: runs a program of the build. Its lines are in the report when they are printed.
 start() {
   if [ ! -x "$programs/$1" ]; then lacks "$1 has not been built"; fi
   program=$programs/$1
@@ -48,7 +48,7 @@ print("PyTorch", torch.__version__, "CUDA", torch.version.cuda, "cuDNN", torch.b
   done
 }
 
-# What apt-get waits for where there is no network is not worth a step.
+# Waiting long for apt-get without a network is not worth it.
 install_what_can_be() {
   if [ -f "$root/.gpu-bundle/bundle.tar.gz" ] || [ "$(id -u)" -ne 0 ] || ! have apt-get; then return 0; fi
   case $(system_name) in
@@ -88,7 +88,7 @@ on_the_processor() {
   [ "$programs" = "$build/tests" ] || lacks 'tests of the CPU read the tree that they were built in'
   MPIGRAD_TEST_PROGRESS=/dev/stdout check start unit -d '-tce=gpu*'
 }
-# bench PROGRAM OPTIONS...; where shapes are to be small, sizes and batches are.
+# bench PROGRAM OPTIONS...; uses small sizes and batches if small shapes are requested.
 bench() {
   if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then
     case $1 in
@@ -101,7 +101,7 @@ bench() {
 sized() { printf '%s\n' "${MPIGRAD_GPU_SMALL:-$1}"; }
 layers() { bench gpu_step --device cuda --layers-only --network "${4:-cosmoflow}" --size "$(sized "$1")" --batch "$2" --precision "$3"; }
 ops() { bench gpu_step --device cuda --by-op --network "$1" --size "$(sized "$2")" --batch "$3" --precision "$4"; }
-# Ten thousand steps; small, so that what leaks is seen beside what is used.
+# Ten thousand steps; small, so that leaks are visible compared with the memory in use.
 soak() {
   steps=10000
   if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then steps=20; fi
@@ -113,13 +113,13 @@ contrastive() {
   if have python3 && python3 -c 'import torch' 2>/dev/null; then set -- "$@" --peer "python3 $root/tests/bench/gpu/nt_xent_peer.py"; fi
   check start gpu_contrastive "$@"
 }
-# Which of cuDNN's compute something else.
+# Finds the engines of cuDNN with wrong results.
 engines() {
   count=30
   if [ -n "${MPIGRAD_GPU_SMALL:-}" ]; then count=1; fi
   check start gpu_questions --device cuda --engines "$count"
 }
-# One case in so many; all of them with --all.
+# One case in this number; with --all every case.
 sample() {
   MPIGRAD_GPU_SAMPLE=${MPIGRAD_GPU_SAMPLE:-6}
   if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then MPIGRAD_GPU_SAMPLE=1; fi
@@ -133,7 +133,7 @@ row() {
 alone() { check start gpu_step --device cuda --no-layers --no-autotune --steps 3 --size "$(sized "$1")" --batch "$2" --precision "$3"; }
 
 tool_of_cuda() { command -v "$1" || { [ -x "/usr/local/cuda/bin/$1" ] && echo "/usr/local/cuda/bin/$1"; }; }
-# The clocks stay as they are found.
+# Does not change the clocks of the GPU.
 profile() {
   ncu=$(tool_of_cuda ncu) || lacks 'ncu is not there'
   [ -x "$programs/gpu_kernels" ] || lacks 'gpu_kernels has not been built'
@@ -149,10 +149,10 @@ sanitize() {
     "$programs/unit" -d "-tc=$own_kernels"
 }
 
-# Ranks as threads of one process are in `unit`; here they are processes. Where there is one GPU, NCCL is told that its two ranks
-# are on two hosts.
+# `unit` has ranks as threads of one process; here they are processes. With only one GPU, NCCL is told that its two ranks are on
+# two hosts.
 ranks_with_nccl() {
-  # It ends the script where there is no MPI.
+  # Without MPI it ends the script.
   if (choose_launcher) >/dev/null 2>&1; then choose_launcher; fi
   if [ ! -x "$programs/nccl_ranks" ] || [ -z "${MPIEXEC:-}" ]; then lacks 'NCCL between processes needs MPI'; fi
   apart=
@@ -164,9 +164,9 @@ ranks_with_nccl() {
     sh -c '[ -z "$1" ] || export NCCL_HOSTID="host$PMI_RANK"; exec "$0"' "$programs/mpi_adjoint" "$apart"
 }
 
-# ---- two GPUs and more
+# ---- two or more GPUs
 
-# What these steps need beside $gpu_programs.
+# The programs that these steps need in addition to $gpu_programs.
 build_split() {
   if [ -n "$runner" ]; then $runner echo 'built before'; return; fi
   configure
@@ -179,7 +179,7 @@ need_two_gpus() {
   if (choose_launcher) >/dev/null 2>&1; then choose_launcher; fi
   [ -n "${MPIEXEC:-}" ] || lacks 'MPI'
 }
-# Volumes, and batches, that are split over GPUs are learned from as on one: the losses of two epochs.
+# Trainings with volumes or batches split over GPUs equal those on one GPU: the losses of two epochs.
 split_losses() {
   need_two_gpus
   examples=$programs/../examples data=$build/split-universes
@@ -202,7 +202,7 @@ sys.exit(len(here) != len(one) or far > 1e-3)
 PY
   done
 }
-# The 3D U-Net's step on 1, 2, 4 and 8 GPUs that share a volume, and what its halos come with.
+# The 3D U-Net's step on 1, 2, 4 and 8 GPUs that share a volume, and the transport of its halos.
 split_rates() {
   need_two_gpus
   for ranks in 1 2 4 8; do
@@ -216,7 +216,7 @@ split_rates() {
   echo 'published, 4 and 8 H100 that share a volume: 1.79 and 2.07 times one'
 }
 
-# Tools as a user runs them.
+# Runs the tools as a user does.
 trainers() {
   examples=$programs/../examples
   if [ ! -x "$examples/cosmoflow" ] || [ ! -x "$examples/universe" ]; then lacks 'the trainers need MPI, HDF5, FFTW and cairo'; fi
@@ -253,7 +253,7 @@ PY
   done
 }
 
-# Do larger cubes of a universe predict its cosmology better? Universes and trainings that are done stay done.
+# Do larger cubes of a universe predict its cosmology better? Existing universes and trainings are kept.
 study() {
   examples=$programs/../examples
   if [ ! -x "$examples/sample_size" ] || [ ! -x "$examples/universe" ]; then lacks 'the study needs MPI, HDF5, FFTW and cairo'; fi

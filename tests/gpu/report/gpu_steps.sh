@@ -1,16 +1,16 @@
 # Sourced by tests/gpu.sh, tests/gpu/report/gpu_step.sh and tests/gpu/report/gpu_rehearsal.sh: the steps, in their order.
 #
-#   steps               NAME EXPECTED LIMIT COMMAND..., a line each; commands are those of tests/gpu/report/gpu_step.sh
-#   $several_gpus       the steps of a machine with two GPUs and more
-#   filter_of COMMAND   which tests of `unit` a step runs, if it does
-#   $own_kernels        tests of kernels of our own, in which no library computes
+#   steps               NAME EXPECTED LIMIT COMMAND..., one line per step; commands are those of tests/gpu/report/gpu_step.sh
+#   $several_gpus       the steps for a machine with two or more GPUs
+#   filter_of COMMAND   the tests of `unit` that a step runs, if any
+#   $own_kernels        tests of our own kernels, in which no library computes
 #
 # POSIX sh.
 
 # shellcheck shell=sh
 
-# Seconds on a machine with one GPU and 16 cores, those of the tests with room above what an H200 took; `gpu.sh --list` shows what they
-# took. In order: what decides most comes first.
+# Expected seconds on a machine with one GPU and 16 cores; for tests those of an H200 plus a reserve; `gpu.sh --list` shows
+# measured times. The most important steps come first.
 steps() {
   cat <<'END'
 there 15 60 look
@@ -88,12 +88,12 @@ END
 
 several_gpus='there build build-split nccl split-losses split-rates'
 
-# Kernels of our own, in tests in which libraries compute nothing or little.
+# Our own kernels, in tests in which libraries compute little or nothing.
 own_kernels='gpu: elementwise*,gpu: comparisons and*,gpu: reductions*,gpu: rows*,gpu: channels*,gpu: biases*'
 own_kernels="$own_kernels,gpu: average pooling*,gpu: pools*,gpu: strided*,gpu: optimizers*,gpu: random numbers*"
 own_kernels="$own_kernels,gpu: narrow integers become*,gpu: few channels*"
 
-# The filter of a step that runs parts of `unit`; empty for others.
+# The filter of a step that runs parts of `unit`; empty for other steps.
 filter_of() {
   case $1 in
     unit\ *) printf '%s\n' "${1#unit }" ;;
