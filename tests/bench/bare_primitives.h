@@ -1,5 +1,5 @@
 #pragma once
-// oneDNN's primitives bound to memory of their own, for floors: what a step would take if it did nothing else. Included only by
+// oneDNN's primitives bound to their own memory, for floors: the time of a step that does nothing else. Included only by
 // *_floor.cpp of this folder.
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace dn = cpu::onednn;
 
 inline float* floats(const dnnl::memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
 
-// Memory whose pages are there, with small numbers of both signs.
+// Resident memory, filled with small numbers of both signs.
 inline dnnl::memory filled(const dn::Desc& desc) {
   dnnl::memory memory(desc, dn::engine());
   float* values = floats(memory);
@@ -27,7 +27,7 @@ bool optimised(const Descriptor& descriptor) {
   return descriptor && !dn::is_plain(descriptor.impl_info_str());
 }
 
-// A primitive bound to its memory, scratchpad included.
+// A primitive bound to its memory, including the scratchpad.
 template <class Primitive, class Descriptor>
 std::function<void()> bound(const Descriptor& descriptor, dn::Arguments arguments) {
   require(optimised(descriptor), "[bench] oneDNN has no optimised kernel for a layer");
@@ -42,7 +42,7 @@ inline std::function<void()> reorder(const dnnl::memory& from, const dnnl::memor
   return bound<dnnl::reorder>(dn::reordering(from.get_desc(), to.get_desc()), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
-// c [m, n] = op(a) op(b) of dense matrices, row by row.
+// c [m, n] = op(a) op(b) for dense row-major matrices.
 inline std::function<void()> sgemm(char a_op, char b_op, std::int64_t m, std::int64_t n, std::int64_t k, const dnnl::memory& a,
                                    const dnnl::memory& b, const dnnl::memory& c) {
   return [=] {

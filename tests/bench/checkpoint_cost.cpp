@@ -1,13 +1,13 @@
-// What checkpoints cost a training of CosmoFlow: how long it stands still for them, and how much longer the whole of it takes.
+// The cost of checkpoints in a training of CosmoFlow: how long it is blocked, and how much longer the whole training takes.
 //
 //   build/tests/checkpoint_cost [--side 64] [--steps 200] [--rounds 3] [--folder /tmp]; mpiexec -n 2 build/tests/checkpoint_cost
 //   build/tests/checkpoint_cost --steady [--block 100] [--quads 10]
 //   build/tests/checkpoint_cost --stragglers --block 20 --quads 30
 //
-// Every round runs the same training without checkpoints and in each of the ways, in turn, in one process; ratios are of the
-// middle times, shares of the run itself, start-up included. --steady compares blocks of steps within one training, which has
-// started: for small differences on machines whose speed changes. --stragglers does the same with what the table of the ranks
-// that keep others waiting needs (models/train/stragglers.h).
+// Every round runs the same training without checkpoints and in each of the ways, in turn, in one process. Ratios are those of
+// median times, shares are those of the run including start-up. --steady compares blocks of steps within one training after its
+// start: for small differences on machines whose speed changes. --stragglers does the same for the timers of the straggler table
+// (models/train/stragglers.h).
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ Times train_once(Session& session, const Options& o, const Way& way, const std::
   return {all, result.checkpoint_seconds, result.slowest_checkpoint, result.checkpoints, result.skipped_checkpoints};
 }
 
-// The process of rank 0, the same on all.
+// A number of rank 0's process, the same on all ranks.
 std::int64_t number_of(Session& session) {
   std::int64_t number = getpid();
   session.world().transport().bcast(&number, 1, DType::int64, 0);
@@ -78,11 +78,11 @@ const Times& middle(std::vector<Times>& times) {
 }
 
 void measure(Session& session, const Options& o, const std::filesystem::path& folder) {
-  (void)train_once(session, {.side = o.side, .steps = 5}, ways[1], folder);  // warm
+  (void)train_once(session, {.side = o.side, .steps = 5}, ways[1], folder);  // warm up
   std::vector<std::vector<Times>> times(ways.size());
   for (int round = 0; round < o.rounds; ++round)
     for (std::size_t i = 0; i < ways.size(); ++i) {
-      const auto w = (i + static_cast<std::size_t>(round)) % ways.size();  // each way in each place
+      const auto w = (i + static_cast<std::size_t>(round)) % ways.size();  // each way has each position in turn
       times[w].push_back(train_once(session, o, ways[w], folder));
     }
   if (session.rank() != 0) return;
@@ -104,18 +104,18 @@ void measure(Session& session, const Options& o, const std::filesystem::path& fo
 int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
-  CLI::App app("What checkpoints cost a training of CosmoFlow.");
-  app.add_option("--side", o.side, "of the volumes")->check(CLI::Range(32, 512))->capture_default_str();
-  app.add_option("--steps", o.steps, "of each training")->check(CLI::Range(20, 1000000))->capture_default_str();
+  CLI::App app("The cost of checkpoints in a training of CosmoFlow.");
+  app.add_option("--side", o.side, "extent of the volumes")->check(CLI::Range(32, 512))->capture_default_str();
+  app.add_option("--steps", o.steps, "steps of each training")->check(CLI::Range(20, 1000000))->capture_default_str();
   app.add_option("--rounds", o.rounds)->check(CLI::Range(1, 100))->capture_default_str();
-  app.add_option("--folder", o.folder, "where files are written")->capture_default_str();
+  app.add_option("--folder", o.folder, "folder of written files")->capture_default_str();
   bench::SteadyOptions steady;
   bool checkpoints = false, stragglers = false;
   auto* steadily =
       app.add_flag("--steady", checkpoints, "blocks of steps with and without a checkpoint, in turn, within one training");
-  app.add_flag("--stragglers", stragglers, "the same with what the table of stragglers needs")->excludes(steadily);
-  app.add_option("--block", steady.block, "steps of a block")->check(CLI::Range(4, 1000000))->capture_default_str();
-  app.add_option("--quads", steady.quads, "times four blocks")->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_flag("--stragglers", stragglers, "the same for the timers of the straggler table")->excludes(steadily);
+  app.add_option("--block", steady.block, "steps per block")->check(CLI::Range(4, 1000000))->capture_default_str();
+  app.add_option("--quads", steady.quads, "number of groups of four blocks")->check(CLI::Range(1, 100000))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   return run(argc, argv, [&](Session& session) {
     const auto folder = std::filesystem::path(o.folder) / fmt::format("mpigrad_checkpoint_cost_{}", bench::number_of(session));

@@ -1,5 +1,5 @@
-// What the checks between ranks cost (comm/transport/watch/checks.h): microseconds per call at each level, and the ratio to none,
-// in one run.
+// The cost of checks between ranks (comm/transport/watch/checks.h): microseconds per call at each level, and the ratio to no
+// checks, in one run.
 //
 //   build/tests/checks_cost --transport threads --ranks 2      or     mpiexec -n 2 build/tests/checks_cost
 //
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
                                     {"signatures,same,watchdog", {.signatures = 1, .same = 1, .watchdog = 600}}};
     std::vector<Communicator> comms;
     for (const auto& level : levels) {
-      // The board alone: a watchdog's thread sleeps.
+      // Only the board of activities: a watchdog's thread sleeps.
       detail::board_of_this_thread() = level.options.watchdog > 0 ? std::make_shared<detail::CallBoard>() : nullptr;
       comms.emplace_back(watched(world->duplicate(), level.options));
     }
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
       parameters.push_back(std::make_unique<Parameters>());
       parameters.back()->add("weight", large, true);
       parameters.back()->pack();
-      replicate((*parameters.back())[0].value, comm);  // says that it is the same
+      replicate((*parameters.back())[0].value, comm);  // declares it as replicated
       optimizers.push_back(std::make_unique<SGD>(*parameters.back()));
     }
     using Call = std::function<void(std::size_t level)>;
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
     for (const auto& each : calls) {
       const std::string& what = each.first;
       const Call& call = each.second;
-      const int repeats = what.find("MiB") != std::string::npos ? 20 : 500;  // a note of what is replicated lasts 1000 steps
+      const int repeats = what.find("MiB") != std::string::npos ? 20 : 500;  // a note about replicated tensors lasts 1000 steps
       std::vector<double> best(levels.size(), 1e300);
       for (int round = 0; round < 7; ++round)
         for (std::size_t i = 0; i < levels.size(); ++i)

@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 
-# What a row of the table builds: its name, whether for CPUs only, and targets (None: those that the build makes by default).
+# The targets of a row of the table: its name, whether it is only for CPUs, and targets (None: the default targets of the build).
 ROWS = {
     'quickstart': ('quickstart: the library for CPUs, universe, cosmoflow', True, ['examples/universe', 'examples/cosmoflow']),
     'library': ('the library for CPUs', True, ['libmpigrad.so']),
@@ -114,7 +114,7 @@ def prepare(folder, cpu_only):
     """The folder of a configured build."""
     build = folder / ('build-seconds-cpu' if cpu_only else 'build-seconds-all')
     if not (build / 'build.ninja').exists():
-        # As examples/quickstart.sh and tests/run.sh do.
+        # As in examples/quickstart.sh and tests/run.sh.
         options = ['-Dcuda=disabled'] if cpu_only else []
         if not cpu_only and "option('tests'" in (folder / 'meson_options.txt').read_text():
             options = ['-Dtests=true', '-Dgpu_archs=90']
@@ -134,8 +134,8 @@ def main():
     trees = dict(tree.split('=', 1) for tree in options.tree or [f'this tree={root}'])
     rows = options.only or list(ROWS)
 
-    # A command that is the same in both builds of a tree is measured once, because paths in it are relative to the build, and the
-    # other build gets a copy; but each makes headers of its own.
+    # A command that is the same in both builds of a tree is measured once, because its paths are relative to the build, and the
+    # other build gets a copy; but each build generates its own headers.
     needed, work, known, shared = {}, [], {}, {}
     for name, folder in trees.items():
         for row in rows:

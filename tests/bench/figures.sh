@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs the commands behind README's figures again and compares: training from several seeds, what a program prints to the digit, and
-# (measured, not judged: they are this processor's) times beside what was stated. Exits with 1 if a figure is not what README says.
-# All together they are written to tests/bench/results/figures-DATE.md, with the command of each.
+# Runs the commands of README's figures again and compares: trainings with several seeds, printed numbers to the digit, and times
+# (measured but not judged, because they depend on the processor). Exits with 1 if a figure differs from README.
+# Writes all figures to tests/bench/results/figures-DATE.md, each with its command.
 #
 #   sh tests/bench/figures.sh [NAME...]     NAME: programs, quickstart, half, volumes, views; all by default, in some 15 minutes
 #
-# Longer ones have scripts of their own: run.sh (steps beside bare primitives and PyTorch), contrastive_training.sh, contrastive.sh.
+# Longer ones have scripts of their own: run.sh (steps, bare primitives, PyTorch), contrastive_training.sh, contrastive.sh.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -34,7 +34,7 @@ page=$work/page.md
 readme=$(cat "$root/README.md" "$root/examples/README.md" "$root/ops/README.md" | tr '\n' ' ')
 wrong=0
 
-# stated PHRASE: what is compared here must stand in README.md, examples/README.md or ops/README.md in these words, lines joined.
+# stated PHRASE: the compared figure must appear in README.md, examples/README.md or ops/README.md in these words (lines joined).
 stated() {
   case $readme in
     *"$1"*) ;;

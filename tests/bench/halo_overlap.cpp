@@ -1,5 +1,5 @@
-// How much of a halo's time convolutions hide: exchanges take a given time longer, as on a slow network, and what a step then
-// takes longer is what is not hidden.
+// The part of a halo exchange's time that convolutions hide: exchanges are delayed by a given time, as on a slow network, and the
+// part that is not hidden makes a step longer.
 
 #include <fmt/format.h>
 
@@ -22,9 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of this rank's exchanges.
+// Statistics of this rank's exchanges.
 struct Network {
-  double seconds = 0;  // that each takes at least
+  double seconds = 0;  // least duration of each
   int exchanges = 0;
 };
 
@@ -78,7 +78,7 @@ double largest(const Communicator& comm, double value) {
   return value;
 }
 
-// Seconds of the slowest rank; all begin together.
+// Seconds of the slowest rank; all ranks begin together.
 double time(const Communicator& comm, const std::function<void()>& run) {
   comm.transport().barrier();
   const auto start = Clock::now();
@@ -91,7 +91,7 @@ struct Measured {
   int exchanges = 0;
 };
 
-// `step` with delays of `seconds` and without, in turns.
+// Alternates `step` with and without delays of `seconds`.
 Measured measure(const Communicator& comm, Network& network, double seconds, int repeats, const std::function<void()>& step) {
   Measured result;
   for (int i = -1; i < repeats; ++i) {
@@ -119,7 +119,7 @@ struct Options {
   std::int64_t size = 64, channels = 32;
 };
 
-// One convolution whose block takes twice as long as its halos travel.
+// One convolution whose block takes twice as long as its halo exchange.
 void convolutions(const Communicator& comm, Network& network, const Options& o) {
   const int p = comm.size();
   for (const auto& [name, extents] :
@@ -149,7 +149,7 @@ void convolutions(const Communicator& comm, Network& network, const Options& o) 
     }
 }
 
-// Training steps of a U-Net whose halos take 15 % of them.
+// Training steps of a U-Net whose halo exchanges take 15 % of the time.
 void networks(const Communicator& comm, Network& network, const Options& o) {
   for (const auto overlap : {Overlap::never, Overlap::automatic}) {
     const auto grid = make_grid(comm, {.depth = comm.size()}, overlap);
@@ -179,13 +179,13 @@ int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
   CLI::App app(
-      "How much of halos that travel slowly convolutions hide. Two ranks, one thread each:\n"
+      "The part of slow halo exchanges that convolutions hide. Two ranks, one thread each:\n"
       "  OMP_NUM_THREADS=1 halo_overlap --transport threads --ranks 2\n"
       "  OMP_NUM_THREADS=1 mpiexec -n 2 halo_overlap");
-  app.add_option("--repeats", o.repeats, "steps of which the fastest counts")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--repeats", o.repeats, "steps; the fastest counts")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--size", o.size, "extent of the volumes")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--channels", o.channels, "of the convolutions")->check(CLI::PositiveNumber)->capture_default_str();
-  app.allow_extras();  // of the launcher
+  app.add_option("--channels", o.channels, "channels of the convolutions")->check(CLI::PositiveNumber)->capture_default_str();
+  app.allow_extras();  // options of the launcher
   CLI11_PARSE(app, argc, argv);
   return launch(argc, argv, [&](const std::shared_ptr<Transport>& world) {
     require(world->size() >= 2, "[halo_overlap] halos travel between ranks: start two or more");

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Trains the 3D U-Net on 160 of 200 hippocampi and scores it on the other 40, whose choice does not depend on the training's seed.
+# Trains the 3D U-Net on 160 of 200 hippocampi and scores it on the other 40; their choice does not depend on the training's seed.
 # Writes tests/bench/results/hippocampus-DATE.md and a picture of the first seed. About ten minutes for each seed on two cores.
 #
 #   sh tests/bench/hippocampus.sh [FOLDER]      FOLDER: with images/ and labels/; ../shared/data/3d/hippocampus by default

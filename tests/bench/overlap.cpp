@@ -1,4 +1,4 @@
-// Times blocking calls beside non-blocking ones, forwards and backwards, with local work that the call does not depend on.
+// Times blocking and non-blocking calls, forward and backward, together with independent local work.
 
 #include <fmt/format.h>
 
@@ -93,7 +93,7 @@ double largest(const Communicator& comm, double value) {
 
 using Step = std::function<Tensors(const Tensors&)>;
 
-// Milliseconds of the slowest rank; all begin together.
+// Milliseconds of the slowest rank; all ranks begin together.
 Times time(const Communicator& comm, const Step& step, const Tensors& x) {
   const auto measure = [&](const std::function<void()>& run) {
     comm.transport().barrier();
@@ -124,7 +124,7 @@ void compare(const Communicator& comm, const Options& o, const std::string& what
                n.forward / m.forward, m.backward, n.backward, n.backward / m.backward);
 }
 
-// Rank 0 is late with a message to rank 1, or with its part of a sum; the others have work meanwhile.
+// Rank 0 is late with a message to rank 1, or with its part of a sum; the other ranks work meanwhile.
 void delays(const Communicator& comm, const Options& o) {
   const Tensors x{ones({100}), ones({1})};
   for (const auto ms : o.delays) {
@@ -160,7 +160,7 @@ void delays(const Communicator& comm, const Options& o) {
   }
 }
 
-// Work that fits the caches, beside data that do not.
+// Work that fits in the caches, combined with data that do not.
 constexpr std::int64_t extent = 128;
 Tensor products(Tensor a, const Tensor& q, int n) {
   for (int i = 0; i < n; ++i) a = matmul(a, q);
@@ -187,7 +187,7 @@ void transfers(const Communicator& comm, const Options& o) {
         auto requests = start(in[0]);
         return Tensors{waitall(requests)[0]};
       };
-      // As many products as take the time of the transfer.
+      // As many products as fit in the time of the transfer.
       std::vector<Times> transfer, work;
       const auto trial = [&](const Tensors& in) { return Tensors{products(in[0], q, 20)}; };
       for (int i = 0; i < 5; ++i) transfer.push_back(time(comm, alone, {x})), work.push_back(time(comm, trial, {a}));
@@ -236,14 +236,14 @@ int main(int argc, char** argv) {
       return 0;
     }
   try {
-    std::vector<char*> rest(argv, argv + argc + 1);  // what launch leaves
+    std::vector<char*> rest(argv, argv + argc + 1);  // arguments that launch does not use
     int count = argc;
     take_launch_options(count, rest.data());
     options = bench::parse(count, rest.data());
   } catch (const bench::BadArguments& bad) {
     fmt::print(stderr, "overlap: {}\n", bad.message);
     return 2;
-  } catch (const Error&) {  // launch says it
+  } catch (const Error&) {  // launch prints the error
   }
   return launch(argc, argv, [&](std::shared_ptr<Transport> transport) { return bench::run(std::move(transport), options); });
 }

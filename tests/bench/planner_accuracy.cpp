@@ -1,13 +1,12 @@
-// How well the planner predicts steps on this machine: five networks, every strategy that runs, on the ranks that it is started
-// on.
+// Accuracy of the planner's predictions of steps on this machine: five networks, every strategy, on the ranks of this job.
 //
 //   mpiexec -n 1 build/tests/planner_accuracy predict --out one.csv
 //   mpiexec -n 2 build/tests/planner_accuracy predict --out two.csv
 //   mpiexec -n 2 build/tests/planner_accuracy measure --predictions two.csv --out measured.csv
 //
-// `predict` times ops one at a time, never a whole step: on the very shapes of the case (exact), and on those of smaller and
-// larger inputs alone (interpolated). `measure` runs the steps, in rounds in which every case has its turn, so that a machine
-// whose speed drifts is as slow for one case as for another, and prints accuracy 1 - |predicted - measured| / measured.
+// `predict` times single ops, never a whole step: at the shapes of the case (exact), and only at smaller and larger inputs
+// (interpolated). `measure` runs the steps in rounds of all cases, so that a change of the machine's speed affects all cases, and
+// prints the accuracy 1 - |predicted - measured| / measured.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -30,7 +29,7 @@ namespace {
 struct Network {
   const char* name;
   std::int64_t size, batch;
-  std::vector<std::int64_t> others;  // sizes that are measured to interpolate
+  std::vector<std::int64_t> others;  // other sizes, which are measured to interpolate
   const char* last;                  // layers that the mixed strategy puts on a grid of samples
 };
 const std::vector<Network> networks{{"cosmoflow", 64, 2, {32, 128}, "conv5-7"},
@@ -94,7 +93,7 @@ double largest(const Communicator& world, double mine) {
 struct Row {
   std::string network, strategy;
   double exact = 0, interpolated = 0, memory = 0;
-  planner::StepTime parts{};  // of the exact one, on rank 0
+  planner::StepTime parts{};  // of the exact prediction, on rank 0
 };
 
 planner::Machine base_machine(const Communicator& world) {
@@ -120,7 +119,7 @@ void predict(const Communicator& world, const std::string& out, const std::strin
     with.ops = exact.ops(), with.ops.push_back(update);
     auto without = machine;
     without.ops = near.ops();
-    // Nothing of the case itself.
+    // Excludes measurements of the case itself.
     std::erase_if(without.ops, [&](const auto& op) {
       return std::any_of(with.ops.begin(), with.ops.end(),
                          [&](const auto& own) { return own.op == op.op && own.in == op.in && own.out == op.out; });
@@ -152,7 +151,7 @@ void predict(const Communicator& world, const std::string& out, const std::strin
   }
 }
 
-// Steps as a trainer makes them: adds the seconds of some, and returns the peak of memory in bytes.
+// Runs steps as a trainer does: adds the seconds of some to `seconds`; returns the peak of memory in bytes.
 double run_steps(const Case& c, const Communicator& world, std::vector<double>& seconds) {
   constexpr int warm = 2, timed = 4;
   const auto subject = plan::subject_named(c.network->name, c.network->size);
@@ -258,10 +257,10 @@ void measure(const Communicator& world, const std::string& predictions, const st
 }
 
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  CLI::App app("How well the planner predicts steps on this machine.", "planner_accuracy");
+  CLI::App app("Accuracy of the planner's predictions of steps on this machine.", "planner_accuracy");
   app.require_subcommand(1);
   std::string out, predictions, only;
-  auto* predicts = app.add_subcommand("predict", "time ops one by one and write what steps should take");
+  auto* predicts = app.add_subcommand("predict", "time ops one by one and write predicted times of steps");
   predicts->add_option("--out", out)->required();
   auto* measures = app.add_subcommand("measure", "run the steps and compare");
   measures->add_option("--predictions", predictions)->required();
@@ -269,9 +268,9 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   std::vector<std::string> names;
   for (const auto& network : networks) names.emplace_back(network.name);
   for (auto* command : {predicts, measures})
-    command->add_option("--only", only, "one of the networks")->check(CLI::IsMember(names));
+    command->add_option("--only", only, "only this network")->check(CLI::IsMember(names));
   int rounds = 3;
-  measures->add_option("--rounds", rounds, "turns of every case")->check(CLI::PositiveNumber)->capture_default_str();
+  measures->add_option("--rounds", rounds, "rounds of all cases")->check(CLI::PositiveNumber)->capture_default_str();
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     const Communicator world(transport);

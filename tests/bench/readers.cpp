@@ -1,12 +1,12 @@
-// Ways to feed ranks that each have a block of every sample, side by side; and the patterns of MLPerf Storage.
+// Comparison of ways to feed ranks that each have a block of every sample; and the access patterns of MLPerf Storage.
 //
 //   build/tests/readers [--side 128] [--samples 24] [--compute 20] [--folder /tmp] [--along width]
 //   mpiexec -n 2 build/tests/readers
 //   build/tests/readers --mlperf
 //
 // Each way fetches one batch ahead, on a thread of its own, while "compute" sleeps. GB/s are bytes of whole samples, as stored,
-// per second in which nothing but reading is done; stall is the share of the time in which compute waits. Files are in the
-// system's cache: what is measured is everything but the disk.
+// per second of reading only; stall is the fraction of the time in which compute waits. Files are in the system's cache, so the
+// disk is not measured.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -48,7 +48,7 @@ struct Options {
   double compute = 20;  // ms
   std::string folder = fs::temp_directory_path().string(), along = "depth";
   bool mlperf = false;
-  int prefetch = 4;  // as many as MLPerf Storage's own reader of CosmoFlow has threads
+  int prefetch = 4;  // as many as the threads of MLPerf Storage's own CosmoFlow reader
 };
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -58,7 +58,7 @@ struct Rate {
   double bytes_per_second = 0, stall = 0;
 };
 
-// fetch(step) for every step, alone and beside compute.
+// Calls fetch(step) for every step, by itself and together with compute.
 Rate measure(std::int64_t steps, double bytes, double compute, const Transport& ranks,
              const std::function<void(std::int64_t)>& fetch) {
   auto& all = const_cast<Transport&>(ranks);
@@ -112,7 +112,7 @@ void compare_ways(Session& session, const Options& o, const fs::path& folder) {
   std::vector<std::int16_t> whole(static_cast<std::size_t>(bytes / 2)),
       mine(static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]));
   const auto side_by_side = world.duplicate();
-  // Each epoch in another order.
+  // Each epoch has another order.
   const auto sample_of = [&](std::int64_t step) { return (step * 7 + 3) % o.samples; };
   struct Way {
     const char* name;
@@ -141,7 +141,7 @@ void compare_ways(Session& session, const Options& o, const fs::path& folder) {
   };
   for (const auto& way : ways) print(way.name, measure(o.samples, static_cast<double>(bytes), o.compute / 1e3, world, way.fetch));
 
-  // Loaders put float32 batches together, too. With flips every rank needs blocks of all.
+  // Loaders also assemble float32 batches. With flips every rank needs blocks of all ranks.
   const GridExtents grid{.depth = o.along == "depth" ? ranks : 1,
                          .height = o.along == "height" ? ranks : 1,
                          .width = o.along == "width" ? ranks : 1};
@@ -183,7 +183,7 @@ void compare_ways(Session& session, const Options& o, const fs::path& folder) {
     }
 }
 
-// What this process has needed of its processors so far, in seconds, and pages that it got anew.
+// Processor time of this process so far, in seconds, and its page faults.
 struct Cost {
   double seconds = 0;
   std::int64_t pages = 0;
@@ -195,9 +195,9 @@ Cost cost() {
   return {seconds(use.ru_utime) + seconds(use.ru_stime), use.ru_minflt};
 }
 
-// Batches of one, each followed by a pretended step: the share of the time in which that "computes", as it was slept, and as
-// MLPerf Storage counts it, where a step is never longer than asked for: the system wakes a sleeper late, the more so the more
-// others run. What a step costs processors does not depend on them.
+// Batches of one, each followed by a simulated step: the fraction of the time in which that "computes", as it was slept, and as
+// MLPerf Storage counts it, with steps never longer than requested: the system wakes a sleeper late, and later if more programs
+// run. The processor time of a step does not depend on them.
 void busy(const std::string& name, const data::SourcePtr& source, double step, double bytes, int epochs, int prefetch) {
   const data::Loader loader(source, {.batch = 1,
                                      .seed = 1,
@@ -208,11 +208,11 @@ void busy(const std::string& name, const data::SourcePtr& source, double step, d
                                      .prefetch = prefetch,
                                      .assemble_ahead = true,
                                      .cache_bytes = 0});
-  for (const auto& batch : loader.epoch(0)) (void)batch;  // into the system's cache
+  for (const auto& batch : loader.epoch(0)) (void)batch;  // reads the files into the system's cache
   const auto before = cost();
   const auto begin = Clock::now();
   std::int64_t steps = 0;
-  double slept = 0;  // longer than asked for, by what the system's clock does
+  double slept = 0;  // longer than requested, due to the system's clock
   for (int epoch = 1; epoch <= epochs; ++epoch)
     for (const auto& batch : loader.epoch(epoch)) {
       const auto asleep = Clock::now();
@@ -233,10 +233,10 @@ void busy(const std::string& name, const data::SourcePtr& source, double step, d
 void mlperf(const Options& o, const fs::path& folder) {
   const Shape extents{70, 71, 71};
   const auto bytes = extents.elements() * 4 * 2;
-  // Counts of particles: Poisson, of a mean that is log-normal. How hard they are to unpack is what they are like.
+  // Counts of particles: Poisson with a log-normal mean, because the contents determine how hard they are to decompress.
   std::string volume;
   std::mt19937_64 random(1);
-  std::lognormal_distribution<double> density(-1.125, 1.5);  // of mean 1
+  std::lognormal_distribution<double> density(-1.125, 1.5);  // with mean 1
   for (std::int64_t i = 0; i < bytes / 2; ++i) {
     const auto count = static_cast<std::uint16_t>(std::min(std::poisson_distribution<int>(density(random))(random), 32767));
     volume.push_back(static_cast<char>(count & 255)), volume.push_back(static_cast<char>(count >> 8));
@@ -282,15 +282,15 @@ int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
   CLI::App app("Ways to feed ranks with blocks of samples.");
-  app.add_option("--side", o.side, "of the volumes")->check(CLI::Range(8, 1024))->capture_default_str();
+  app.add_option("--side", o.side, "extent of the volumes")->check(CLI::Range(8, 1024))->capture_default_str();
   app.add_option("--samples", o.samples)->check(CLI::Range(2, 100000))->capture_default_str();
-  app.add_option("--compute", o.compute, "ms of a pretended step")->check(CLI::Range(0.0, 1e6))->capture_default_str();
-  app.add_option("--folder", o.folder, "where files are written")->capture_default_str();
-  app.add_option("--along", o.along, "axis that loaders' ranks split")
+  app.add_option("--compute", o.compute, "duration of a simulated step, ms")->check(CLI::Range(0.0, 1e6))->capture_default_str();
+  app.add_option("--folder", o.folder, "folder of written files")->capture_default_str();
+  app.add_option("--along", o.along, "axis split over the loaders' ranks")
       ->check(CLI::IsMember({"depth", "height", "width"}))
       ->capture_default_str();
-  app.add_flag("--mlperf", o.mlperf, "MLPerf Storage's patterns, of one rank");
-  app.add_option("--prefetch", o.prefetch, "with that: records read ahead")->check(CLI::Range(0, 64))->capture_default_str();
+  app.add_flag("--mlperf", o.mlperf, "MLPerf Storage's access patterns of one rank");
+  app.add_option("--prefetch", o.prefetch, "with --mlperf: records read ahead")->check(CLI::Range(0, 64))->capture_default_str();
   app.allow_extras();
   CLI11_PARSE(app, argc, argv);
   return run(argc, argv, [&](Session& session) {

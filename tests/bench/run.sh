@@ -1,9 +1,9 @@
 #!/bin/sh
 # Measures CosmoFlow training steps on this machine's cores and writes tests/bench/results/cpu-DATE-COMMIT.md: mpigrad against the
-# bare oneDNN primitives in one run, ranks against threads, and PyTorch's step beside ours where a Python with torch is found.
-# Then blocking calls beside non-blocking ones, to tests/bench/results/overlap-DATE-COMMIT.md.
+# bare oneDNN primitives in one run, ranks against threads, and PyTorch's step against ours if a Python with torch is found.
+# Then compares blocking and non-blocking calls in tests/bench/results/overlap-DATE-COMMIT.md.
 #
-# The instructions used are written with the numbers; ONEDNN_MAX_CPU_ISA=AVX2 measures oneDNN as it is on a processor without AVX-512.
+# The page names the instruction sets in use; ONEDNN_MAX_CPU_ISA=AVX2 measures oneDNN as on a processor without AVX-512.
 #
 #   sh tests/bench/run.sh [PYTHON]      PYTHON: an interpreter that has torch (default: python3)
 set -eu
@@ -11,7 +11,7 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 . "$root/examples/packaging/packages.sh"
 case "${1:-}" in
-  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 python=${1:-python3}
 peer=$root/../shared/peers/torch_step.py
@@ -26,7 +26,7 @@ step=$build/tests/cosmoflow_step
 
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 git -C "$root" diff --quiet HEAD 2>/dev/null || commit=$commit-modified
-# Of a run with fewer instructions than the processor has.
+# For a run with fewer instruction sets than the processor has.
 limited=${ONEDNN_MAX_CPU_ISA:+-$(printf %s "$ONEDNN_MAX_CPU_ISA" | tr '[:upper:]' '[:lower:]')}
 results=$root/tests/bench/results/cpu-$(date +%F)-$commit$limited.md
 mkdir -p "$root/tests/bench/results"

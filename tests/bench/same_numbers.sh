@@ -1,10 +1,10 @@
 #!/bin/sh
-# Whether two builds compute the same numbers: CosmoFlow, ResNet and the contrastive losses, a few steps of each in float64, on one
-# rank and on grids. For changes that are to change no result, before they land: numbers of one machine, which no test can hold.
+# Compares the numbers of two builds: CosmoFlow, ResNet and the contrastive losses, a few steps of each in float64, on one rank
+# and on grids. For changes that must not change results: the numbers depend on the machine, so no test can contain them.
 #
 #   sh tests/bench/same_numbers.sh BEFORE AFTER        two build folders, as build/ is one, of trainers that take keys
 #
-# What a run leaves (weights with running statistics, losses) is the same bit by bit on one rank and within 1e-12 on grids. Prints a
+# The results (weights with running statistics, losses) must be equal bit by bit on one rank and within 1e-12 on grids. Prints a
 # line for each run, `failed: NAME` for each that differs and ends with `N passed, M failed, K skipped`.
 set -u
 
@@ -45,7 +45,7 @@ same_bits() {
   h5diff -q "$work/before/weights.h5" "$work/after/weights.h5" && cmp -s "$work/before/weights.h5" "$work/after/weights.h5"
 }
 close() { h5diff --delta=1e-12 "$work/before/weights.h5" "$work/after/weights.h5"; }
-# compare NAME RANKS GRID TOOL ARGUMENT...: the same run of both builds.
+# compare NAME RANKS GRID TOOL ARGUMENT...: compares the same run of both builds.
 compare() {
   what="$1 on $3" count=$2 grid=$3 program=$4
   shift 4

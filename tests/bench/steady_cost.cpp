@@ -55,10 +55,10 @@ class Blocks {
   std::int64_t block_ = 0;
 };
 
-// Blocks with and without, in turn; the ratio of every four, whose spread says what the middle one is worth.
+// Alternates blocks with and without; prints the ratio of every four blocks, whose spread shows the reliability of the median.
 void compare(Session& session, const SteadyOptions& o, const char* what, const std::function<double()>& with,
              const std::function<double()>& without) {
-  (void)without(), (void)with();  // warm
+  (void)without(), (void)with();  // warm up
   std::vector<double> ratios;
   double all_with = 0, all_without = 0;
   for (int quad = 0; quad < o.quads; ++quad) {
@@ -89,7 +89,7 @@ std::shared_ptr<data::Source> made_volumes(std::int64_t side, std::int64_t sampl
 
 void measure_checkpoints(Session& session, const SteadyOptions& o) {
   Blocks blocks(session, o);
-  // The trainer's own, asked about steps of blocks that have checkpoints alone.
+  // The trainer's own policy, asked only in steps of blocks that have checkpoints.
   const TrainerOptions options{.folder = o.folder, .checkpoint_steps = o.block};
   TrainerResult result;
   const auto begin = Clock::now();
@@ -125,7 +125,7 @@ void measure_stragglers(Session& session, const SteadyOptions& o) {
   compare(
       session, o, "times for the table of stragglers", [&] { return blocks.run(told); },
       [&] {
-        const detail::WaitTimer quiet(&detail::Waited::messages);  // within it others read no clock
+        const detail::WaitTimer quiet(&detail::Waited::messages);  // no timers of other code run within it
         return blocks.run({});
       });
   checkpoints.finish();

@@ -1,4 +1,4 @@
-// How many pairs of augmented views of small letters one core makes in a second, beside views that are only resized, in one run.
+// The number of pairs of augmented views of small letters that one core makes per second, and of views that are only resized.
 //
 //   views_rate
 

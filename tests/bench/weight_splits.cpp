@@ -26,7 +26,7 @@ struct Options {
   int repeats = 7;
 };
 
-// The hybrid variant's last three, at 512^3: 16^3 x 128 to 2^3 x 256.
+// The last three convolutions of the hybrid variant at 512^3: 16^3 x 128 to 2^3 x 256.
 struct LastConvs : nn::Sequential {
   LastConvs() {
     const auto leaky = Activation::leaky_relu(0.01);
@@ -39,7 +39,7 @@ struct LastConvs : nn::Sequential {
     add<nn::Linear>("linear", {.out = 4, .whole = true});
   }
 };
-// And the linear layers behind them.
+// The linear layers after them.
 struct Linears : nn::Sequential {
   Linears() {
     const auto leaky = Activation::leaky_relu(0.01);
@@ -66,7 +66,7 @@ struct Scheme {
 };
 
 struct Measured {
-  double seconds = 0, peak = 0, kept = 0;  // bytes: the most of all tensors; of weights and the optimizer's state
+  double seconds = 0, peak = 0, kept = 0;  // bytes: peak of all tensors; weights and the optimizer's state
 };
 
 Measured measure(const Communicator& world, nn::Module& net, const Shape& input, const Scheme& scheme, const Options& o) {
@@ -126,9 +126,9 @@ void compare(const Communicator& world, const char* what, Shape input, const Opt
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   const Communicator world(transport);
   Options o;
-  CLI::App app("Training steps (Adam) of layers with many weights, split in every way, beside samples alone");
+  CLI::App app("Training steps (Adam) of layers with many weights, for every split, compared with splitting only samples");
   app.add_option("--batch", o.batch, "samples")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--repeats", o.repeats, "steps that count")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--repeats", o.repeats, "counted steps")->check(CLI::PositiveNumber)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (world.rank() == 0)
     fmt::print(

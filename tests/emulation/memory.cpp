@@ -85,7 +85,7 @@ thread_local int device = 0;
 
 constexpr std::size_t page = 4096;
 
-// Maps memory between two inaccessible pages. It begins at a page boundary; accesses to the rest of its last page are not detected.
+// Maps memory between two inaccessible pages. It begins at a page boundary; the rest of its last page stays accessible.
 void* map_memory(std::size_t bytes, std::size_t& mapped) {
   mapped = (bytes + page - 1) / page * page + 2 * page;
   void* all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,4 +1,4 @@
-// libFuzzer's entry for one reader of files, MPIGRAD_FUZZ_READER: every input is refused with an Error or read. Built with
+// libFuzzer's entry for one reader of files, MPIGRAD_FUZZ_READER: every input must be refused with an Error or read. Built with
 // -Dfuzz=true by tests/fuzz.sh, one program for each reader.
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ struct Fuzzed {
   std::filesystem::path folder, made;
   FileReader reader;
 
-  // A reader that refuses what is valid, or takes half of it, would be fuzzed in vain.
+  // Fuzzing a reader that refuses valid files, or reads only a part of them, would be useless.
   Fuzzed() {
     std::string name = std::filesystem::temp_directory_path() / "fuzz_XXXXXX";
     if (mkdtemp(name.data()) == nullptr) give_up("no temporary folder");
@@ -47,7 +47,7 @@ Fuzzed& fuzzed() {
 
 }  // namespace
 
-// Without a corpus libFuzzer begins with the valid files, which are written to the first folder of its arguments.
+// Without a corpus libFuzzer begins with the valid files, which are written to the first folder in its arguments.
 extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
   auto& all = fuzzed();
   for (int i = 1; i < *count; ++i) {

@@ -40,7 +40,7 @@ using data::Source;
 std::uint64_t hash_of_source(const Source& source) {
   auto hash = static_cast<std::uint64_t>(source.size());
   source.check(0, 1);
-  // A damaged header may claim many samples or large ones: a few small ones tell as much.
+  // A damaged header may claim many or large samples: a few small ones are enough.
   for (std::int64_t s = 0; s < std::min<std::int64_t>(source.size(), 4); ++s) {
     const auto box = source.whole_of(s);
     if (box.elements() * source.channels() > (1 << 22)) continue;
@@ -87,7 +87,7 @@ Bytes bytes_of_file(const fs::path& path) {
   return bytes_of_text({std::istreambuf_iterator<char>(stream), {}});
 }
 
-// The bytes that `write` puts under a name in `folder`.
+// The bytes that `write` writes to a file of this name in `folder`.
 Bytes written(const fs::path& folder, const std::string& name, const std::function<void(const fs::path&)>& write) {
   fs::create_directories(folder);
   fs::remove(folder / name);
@@ -102,7 +102,7 @@ void add_arrays(std::vector<FileReader>& list) {
                   .file = "t-images-idx3-ubyte",
                   .valid = {{idx}, {idx_file(0x0B, {1, 1, 2}, {0, 2, 1, 0})}, {idx_file(0x08, {3}, {1, 2, 0})}},
                   .read = [idx](const fs::path& file) {
-                    // As samples, else as the labels of three.
+                    // Reads the file as samples, or otherwise as the labels of three samples.
                     try {
                       return hash_of_opened(file);
                     } catch (const Error&) {
@@ -121,7 +121,7 @@ void add_arrays(std::vector<FileReader>& list) {
                             {npy_file("'<f8'", "(1, 2, 3)", counted<double>(6))}},
                   .read = [](const fs::path& file) {
                     std::uint64_t hash = hash_of_opened(file);
-                    // As the volume of a pair, whose labels fit one of the valid files.
+                    // Reads the file as the volume of a pair; its labels fit one of the valid files.
                     const auto labels = file.parent_path() / "k_y.npy";
                     if (!fs::exists(labels))
                       write_file(labels, npy_file("'|u1'", "(1, 3, 4, 5)", std::vector<std::uint8_t>(60, 1)));
@@ -216,7 +216,7 @@ void add_records(std::vector<FileReader>& list) {
                       }});
 }
 
-// A changed PNG with the right checksum of each chunk: length, name, content, checksum.
+// A changed PNG with right checksums of all chunks: length, name, content, checksum.
 Bytes with_checksums(Bytes png) {
   constexpr std::size_t signature = 8, before = 8, behind = 4;
   for (std::size_t at = signature; at + before + behind <= png.size();) {

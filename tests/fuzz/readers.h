@@ -1,6 +1,6 @@
 #pragma once
-// The readers of files, each with small valid files and one function that reads all of such a file: for libFuzzer (harness.cpp)
-// and for the tests of damaged files (readers_test.cpp).
+// The readers of files, each with small valid files and a function that reads a whole file: for libFuzzer (harness.cpp) and for
+// the tests of damaged files (readers_test.cpp).
 
 #include <cstdint>
 #include <filesystem>
@@ -15,25 +15,26 @@ namespace mpigrad::testing {
 
 struct ValidFile {
   data::Bytes bytes;
-  std::size_t also_valid = 0;  // bytes of a shorter valid file with which this one begins; 0: there is none
+  std::size_t also_valid = 0;  // length of a shorter valid file that is a prefix of this one; 0: none
 };
 
 struct FileReader {
-  std::string name;            // of the fuzzer fuzz_NAME
-  std::string file;            // the name under which an input is written, in a folder of its own
+  std::string name;            // the fuzzer is fuzz_NAME
+  std::string file;            // name of the file for an input, in a new folder
   bool every_cut_told = true;  // false: a file that is cut off between two entries is valid
   std::vector<ValidFile> valid{};
-  // A hash of all values. Error, and no other exception: a file that is refused.
+  // Returns a hash of all values. Throws an Error, and no other exception, to refuse a file.
   std::function<std::uint64_t(const std::filesystem::path& file)> read{};
-  // The reader gets libFuzzer's bytes as they are and also wrapped: with right checksums, which stop nearly every changed input.
+  // The reader gets libFuzzer's bytes unchanged and also wrapped with right checksums, because checksums stop nearly every
+  // changed input.
   std::function<data::Bytes(const data::Bytes&)> wrap{};
 };
 
-// The readers that this build has. `folder`: where valid files may be made.
+// The readers of this build. Valid files may be written to `folder`.
 std::vector<FileReader> file_readers(const std::filesystem::path& folder);
 
 struct ReadFile {
-  std::optional<std::uint64_t> hash{};  // none: the file is refused
+  std::optional<std::uint64_t> hash{};  // empty: the file is refused
   std::string error{};
 };
 // The result of reader.read for these bytes, which are written to `folder` first.

@@ -1,4 +1,4 @@
-// Damaged files: every reader refuses them with an Error or gives the right values. libFuzzer's entry is harness.cpp.
+// Damaged files: every reader must refuse them with an Error or return the right values. libFuzzer's entry is harness.cpp.
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ TEST_CASE("damaged files: valid files are read, and what is cut off is refused")
       for (const auto length : lengths) {
         const auto cut =
             read_bytes(reader, folder.path / reader.name, {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)});
-        // Not a byte of what it says is missing, only of what surrounds it.
+        // All data are present, only bytes around them are missing.
         const bool told = !cut.hash || *cut.hash == *whole.hash || (length == also_valid && length > 0);
         if (!told) FAIL_CHECK(reader.name << ": other values and no error of the first " << length << " of " << size << " bytes");
       }

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-# Precompiled, those that include more first.
+# Precompiled headers, those that include more first.
 FRONTS = ['models/nn/module.h', 'comm/communicator.h', 'framework/tensor/tensor.h', 'framework/base/error.h']
 # Headers that need MPI's, or the CUDA toolkit's.
 VENDORS = ['comm/transport/mpi/mpi_comm.h', 'framework/cuda/check.h']
@@ -64,7 +64,7 @@ def main():
             front = front_of(chain[0])
             return run(chain, *(['-include', precompiled[front]] if front else []), '-fsyntax-only', '-x', 'c++', '-')
 
-        # Of the chains that a header can stand behind, the one that has most of what it includes.
+        # Of the chains that can precede a header, the one with most of the headers that it includes.
         chains = []
         for name in sorted((name for name in names if name not in precompiled), key=lambda name: len(inner[name])):
             fitting = [chain for chain in chains if chain[-1] in inner[name] and front_of(chain[0]) == front_of(name)]
@@ -75,7 +75,7 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             results = list(pool.map(precompile, precompiled))
             results += pool.map(alone, chains)
-            # Which of a chain it is.
+            # The index in the chain.
             results = [each for result in results
                        for each in ([result] if result[1] == 0 or len(result[0]) == 1 else map(alone, ([name] for name in result[0])))]
     wrong = [name for chain, status, said in results if status != 0 for name in chain]

@@ -3,11 +3,11 @@
 //   contrastive_memory measure --loss nt_xent --form ring --samples 65536 --to measured.csv [--transport threads --ranks 2]
 //   contrastive_memory report measured.csv --to results      writes results.md and results.png
 //
-// A run measures one line of the table, so that the memory of the process is that of this line alone;
+// A run measures one line of the table, so that the memory of the process belongs to this line only;
 // tests/bench/contrastive/contrastive.sh measures all of them. N samples, two views of each, go through an encoder of two layers
-// (64 -> 512 -> 128): what caching does away with are its activations. What a line will need is found out by a run on the dry
-// device first, and lines beyond --limit are left out. The floor is the time of the form's own products of matrices at the rate
-// that products of large matrices reach in the same process, all ranks at once.
+// (64 -> 512 -> 128), whose activations gradient caching avoids. A run on the dry device first predicts the memory of a line;
+// lines beyond --limit are left out. The floor is the time of the form's matrix products at the rate of large matrix products in
+// the same process, on all ranks at once.
 
 #include <fmt/format.h>
 #include <time.h>
@@ -40,7 +40,7 @@ struct Arguments {
   double limit = 8;  // GiB
 };
 
-// One step on this rank's samples. Returns nothing: it is there to be measured.
+// One step on this rank's samples.
 void step(const Arguments& a, const Communicator& comm, Parameters& parameters, const Tensors& inputs) {
   const auto encode = [&](std::int64_t begin, std::int64_t end) {
     Tensors views;
@@ -79,7 +79,7 @@ void make(Problem& problem, std::int64_t here, int rank) {
     problem.inputs.push_back(constant(normal({here, features}, 10 + view + 2 * static_cast<std::uint64_t>(rank), 1)));
 }
 
-// Bytes of all ranks' tensors, by running on a device without elements.
+// Bytes of all ranks' tensors, predicted by a run on the dry device.
 double predicted(const Arguments& a, int ranks) {
   UseDevice device(DeviceKind::dry);
   const Communicator comm(dry_world(0, ranks, nullptr));
@@ -91,19 +91,19 @@ double predicted(const Arguments& a, int ranks) {
   return static_cast<double>(memory_statistics(DeviceKind::dry).peak_bytes - before) * ranks;
 }
 
-// Floating-point operations of the products of one step, of all ranks.
+// Floating-point operations of the matrix products of one step, over all ranks.
 double products(const Arguments& a) {
   const auto n = static_cast<double>(a.samples), rows = a.loss == "clip" ? n : 2 * n;
   const double matrix = 2 * rows * rows * static_cast<double>(width);
-  // Forward one, of CLIP two, twice as many backward; the ring multiplies once more in the backward pass, and CLIP's rows and
-  // columns are those of one matrix.
+  // Forward one product (CLIP: two), backward twice as many. The ring form computes one more in the backward pass, and CLIP's
+  // rows and columns come from one matrix.
   const double times = a.form != "direct" ? 4 : a.loss == "clip" ? 6 : 3;
   const double first = 4 * n * static_cast<double>(features * hidden), second = 4 * n * static_cast<double>(hidden * width);
   const double encoder = (a.form == "cached" ? 2 : 1) * (first + second) + first + 2 * second;
   return times * matrix + encoder;
 }
 
-// Seconds of all processors that this process has had.
+// Processor time of this process so far, in seconds.
 double processor_seconds() {
   timespec spent{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
@@ -113,16 +113,16 @@ double over_ranks(const Communicator& comm, double value, CombineOp reduction) {
   comm.transport().allreduce(&value, &value, 1, DType::float64, reduction);
   return value;
 }
-// The ranks' processes together: threads are one process, whose numbers rank 0 knows.
+// The sum over the processes of the ranks; for threads, the number of their one process, which rank 0 knows.
 double over_processes(const Communicator& comm, double value) {
   const bool one = comm.transport().name() == "threads" && comm.rank() > 0;
   return over_ranks(comm, one ? 0 : value, CombineOp::sum);
 }
 
-// Floating-point operations per second of one processor, all ranks multiplying at once.
+// Floating-point operations per second of one processor while all ranks multiply at once.
 double rate(const Communicator& comm) {
   const auto a = random_normal({2048, width}, {.key = 5}), b = random_normal({2048, width}, {.key = 6});
-  matmul(a, b, {.transpose_b = true});  // makes what oneDNN keeps
+  matmul(a, b, {.transpose_b = true});  // fills oneDNN's caches
   comm.transport().barrier();
   const double begin = detail::seconds_now(), processor = processor_seconds();
   double done = 0;
@@ -159,7 +159,7 @@ int measure(const Arguments& a, std::shared_ptr<Transport> transport) {
     if (comm.rank() == 0 || !threads) reset_peak_memory(DeviceKind::cpu);
     double spent = 0;
     m.seconds = m.processor = 1e300;
-    // The first touches memory that is new to the process, which costs as much as the work: not alone, where there is time.
+    // The first step touches new memory of the process, which costs as much as the work: repeats it if there is time.
     for (int repeat = 0; repeat == 0 || (repeat == 1 && spent < 10) || (repeat < 20 && spent < 0.5); ++repeat) {
       comm.transport().barrier();
       const double start = detail::seconds_now(), processor = processor_seconds();
@@ -182,17 +182,16 @@ int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Arguments a;
   std::string csv;
-  CLI::App app(
-      "Time and memory of contrastive losses; the head of tests/bench/contrastive/contrastive.cpp says what is measured.");
+  CLI::App app("Time and memory of contrastive losses; see the comment at the top of tests/bench/contrastive/contrastive.cpp.");
   app.require_subcommand(1);
   auto* measure = app.add_subcommand("measure", "One loss, form and number of samples");
   measure->add_option("--loss", a.loss)->check(CLI::IsMember({"nt_xent", "clip"}));
   measure->add_option("--form", a.form)->check(CLI::IsMember({"direct", "ring", "cached"}));
   measure->add_option("--samples", a.samples)->check(CLI::Range(2, 1 << 24));
   measure->add_option("--tile", a.tile)->check(CLI::Range(1, 1 << 20));
-  measure->add_option("--limit", a.limit, "GiB of tensors of all ranks");
-  measure->add_option("--to", a.to, "file that a line is added to")->required();
-  auto* report = app.add_subcommand("report", "Table and plot of what was measured");
+  measure->add_option("--limit", a.limit, "largest memory of the tensors of all ranks, GiB");
+  measure->add_option("--to", a.to, "file to which a line is added")->required();
+  auto* report = app.add_subcommand("report", "Table and plot of measurements");
   report->add_option("measured", csv)->required()->check(CLI::ExistingFile);
   report->add_option("--to", a.to, "files to write, without .md and .png")->required();
   try {

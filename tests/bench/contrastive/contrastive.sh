@@ -1,8 +1,8 @@
 #!/bin/sh
-# Measures time and memory of NT-Xent and CLIP in the direct form, round a ring and with cached gradients, on one rank, on two ranks
-# that are threads, and on two MPI ranks. Writes tests/bench/results/contrastive-DATE.md and .png; some ten minutes on two cores.
+# Measures time and memory of NT-Xent and CLIP in the direct form, around a ring and with cached gradients, on one rank, on two
+# ranks as threads, and on two MPI ranks. Writes tests/bench/results/contrastive-DATE.md and .png; some ten minutes on two cores.
 #
-#   sh tests/bench/contrastive/contrastive.sh [LARGEST]      LARGEST: number of samples to stop at, 65536 by default
+#   sh tests/bench/contrastive/contrastive.sh [LARGEST]      LARGEST: largest number of samples (default: 65536)
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
@@ -25,10 +25,10 @@ mkdir -p "$root/tests/bench/results"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 begun=$(date +%s)
-# Threads that wait sleep, so that processor time is work.
+# Waiting threads sleep, so that processor time is work.
 export OMP_WAIT_POLICY=passive
 
-# A process for each line: memory that one has had is not taken for another's.
+# One process per line, so that memory of one line does not count for another.
 for loss in nt_xent clip; do
   for form in direct ring cached; do
     samples=1024

@@ -47,7 +47,7 @@ std::vector<std::string> settings_of(const Lines& all) {
 
 std::string title(const std::string& loss) { return loss == "clip" ? "CLIP" : "NT-Xent"; }
 std::string mib(double bytes) { return fmt::format("{:.0f}", bytes / mebibyte); }
-// e of y ~ N^e between two lines
+// The exponent e of y ~ N^e between two lines.
 std::string exponent(const Measurement& m, const Measurement* before, double Measurement::*member) {
   if (before == nullptr || before->*member <= 0) return "";
   const double e =
@@ -81,7 +81,7 @@ plot::Lines panel(const Lines& all, const std::string& loss, bool memory) {
                     .series = {}};
   for (const auto& form : forms)
     for (const auto& setting : settings_of(all)) {
-      if (setting.find("threads") != std::string::npos) continue;  // hardly another curve than under MPI
+      if (setting.find("threads") != std::string::npos) continue;  // the curve is almost the same as with MPI
       plot::Series series{.label = fmt::format("{}, {}", form, setting), .x = {}, .y = {}};
       for (const auto& m : chosen(all, loss, form, setting)) {
         if (m.tensors <= 0) continue;

@@ -1,5 +1,5 @@
 #pragma once
-// Lines of the benchmark of contrastive losses: kept as CSV, shown as tables and as a plot.
+// Lines of the benchmark of contrastive losses: stored as CSV, shown as tables and as a plot.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,9 +11,9 @@ struct Measurement {
   std::string loss, form, setting;
   std::int64_t samples = 0;
   double predicted = 0;             // bytes
-  double tensors = 0, process = 0;  // peak bytes of all ranks; 0 where nothing was run
-  double seconds = 0;               // of the slowest rank
-  double processor = 0, floor = 0;  // seconds of all processors: of the step, of its products of matrices alone
+  double tensors = 0, process = 0;  // peak bytes of all ranks; 0 if the line was not run
+  double seconds = 0;               // seconds of the slowest rank
+  double processor = 0, floor = 0;  // seconds of all processors: for the step, and for its matrix products only
 };
 
 void append(const std::filesystem::path& csv, const Measurement& m);

@@ -81,7 +81,7 @@ void run(const Options& o, const Communicator& comm) {
     steps.emplace_back(end - start, std::move(lines));
   }
   std::ranges::sort(steps, {}, [](const auto& step) { return step.first; });
-  // The fastest step's ops: others on the machine add to the slower ones.
+  // The ops of the fastest step: slower steps are disturbed by other programs.
   std::vector<std::pair<std::string, Line>> sorted(steps[0].second.begin(), steps[0].second.end());
   std::ranges::sort(sorted, [](const auto& x, const auto& y) { return x.second.seconds > y.second.seconds; });
   fmt::print("{}: 2 x {} of {} x {} x {}, width {}, {} parameters, {} threads; {}\n", o.encoder, o.batch, o.size, o.size,
@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
   bench::Options o;
   CLI::App app("A step of contrastive training, op by op");
   app.add_option("--encoder", o.encoder);
-  app.add_option("--batch", o.batch, "samples; there are two views of each");
+  app.add_option("--batch", o.batch, "samples, with two views each");
   app.add_option("--size", o.size);
   app.add_option("--channels", o.channels);
   app.add_option("--width", o.width);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Trains encoders without labels on two ranks, on drawings of characters, digits and volumes, and says what their features are
-# good for, beside pixels and the untrained encoder: the mean of several seeds, smallest and largest. Writes
+# Trains encoders without labels on two ranks, on drawings of characters, digits and volumes, and evaluates their features in
+# comparison with pixels and with the untrained encoder: mean, smallest and largest value over several seeds. Writes
 # tests/bench/results/contrastive-training-DATE.md and pictures of the first seed. Some 18 minutes for each seed.
 #
 #   sh tests/bench/contrastive/contrastive_training.sh [FOLDER]      FOLDER: with 2d/omniglot_small1-*, 2d/mnist8k-* (IDX) and
@@ -33,10 +33,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 page=$work/page.md
 
-# read_number FILE NAME: a number of a JSON document, wherever it is.
+# read_number FILE NAME: a number of a JSON document, at any place.
 read_number() { sed -n "s/^ *\"$2\": \([-0-9.e]*\),*\$/\1/p" "$1" | head -n 1; }
 
-# evaluated FILE OPTIONS...: what encoders are good for, by $evaluation.
+# evaluated FILE OPTIONS...: evaluates encoders with $evaluation.
 evaluated() {
   file=$1
   shift
@@ -44,7 +44,7 @@ evaluated() {
   "$tool" evaluate --data "$source" $evaluation "$@" --json >"$file"
 }
 
-# row WHAT FILE...: one line of the table, of the mean of the files; $numbers are the names of what is shown.
+# row WHAT FILE...: one line of the table, from the mean of the files; $numbers are the names of the columns.
 row() {
   line="| $1 |"
   shift
@@ -69,8 +69,7 @@ training() {
     evaluated "$out.features.json" --weights "$out/weights.h5"
     evaluated "$out.head.json" --weights "$out/weights.h5" --projected
   done
-  # Pixels are looked at as the network sees them.
-  # shellcheck disable=SC2086
+  # Pixels have the extents that the network sees. shellcheck disable=SC2086
   evaluated "$work/$name.pixels.json" --pixels $size
   summary=$work/$name-$first_seed/summary.json
   {

@@ -10,7 +10,7 @@ namespace mpigrad::bench {
 
 namespace {
 
-// Something to time, and where its median goes (added: a reorder is two of them).
+// An action to time, and the place of its median (added up: a reorder has two actions).
 struct Action {
   std::function<void()> run;
   std::size_t layer = 0;
@@ -47,7 +47,7 @@ class CosmoFlowFloor::Step {
     add_forward(layer, &FloorLayer::reorder, reorder(plain, own));
     add_forward(layer, &FloorLayer::forward,
                 bound<dnnl::convolution_forward>(forward, {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, own}, {DNNL_ARG_DST, y}}));
-    // Backward actions are listed last one first.
+    // Backward actions are listed in reverse order.
     if (gx_)
       add_backward(
           layer, &FloorLayer::data,
@@ -81,8 +81,8 @@ class CosmoFlowFloor::Step {
     x_ = y, gx_ = gy, width_ = out;
   }
 
-  // y [1, n] = x [1, k] w^T, w: [n, k]. oneDNN's sgemm in the plain layout: its matmul primitive is slower, and reorders of the
-  // largest weights would cost more than the products.
+  // y [1, n] = x [1, k] w^T, w: [n, k]. Uses oneDNN's sgemm in the plain layout: its matmul primitive is slower, and reorders of
+  // the largest weights would cost more than the products.
   void fully_connected(const std::string& name, std::int64_t n) {
     const std::int64_t k = channels_ * width_ * width_ * width_;
     const dnnl::memory w = filled(dn::vector(n * k)), gw = filled(dn::vector(n * k));

@@ -1,5 +1,5 @@
 #pragma once
-// How fast a CosmoFlow training step could be: the bare oneDNN primitives of its layers and nothing else.
+// A lower bound of the time of a CosmoFlow training step: only the bare oneDNN primitives of its layers.
 
 #include <cstdint>
 #include <memory>
@@ -8,13 +8,13 @@
 
 namespace mpigrad::bench {
 
-// Medians in seconds. `data` is 0 for the first layer, whose image gradient nobody needs; `reorder` moves the weight into the
-// forward primitive's own layout and the weight gradient out of its primitive's.
+// Medians in seconds. `data` is 0 for the first layer, which needs no gradient of the image; `reorder` converts the weight to the
+// layout of the forward primitive, and the weight gradient from the layout of its primitive.
 struct FloorLayer {
   std::string name;  // "conv1", "pool1", ..., "fc1"
   double forward = 0, data = 0, weight = 0, reorder = 0;
   double flop = 0;              // of one of the three products
-  std::string implementations;  // "forward | data | weight" in oneDNN's words
+  std::string implementations;  // "forward | data | weight", oneDNN's names
   double total() const { return forward + data + weight + reorder; }
 };
 
@@ -25,15 +25,15 @@ struct Floor {
   double total() const;
 };
 
-// CosmoFlow, hybrid variant, width^3 input (16 to 512), batch 1, float32, for the OpenMP threads set when it is made. All
-// primitives run in the order of a training step, so caches are as cold as they are there.
+// CosmoFlow, hybrid variant, width^3 input (16 to 512), batch 1, float32, for the number of OpenMP threads at construction. All
+// primitives run in the order of a training step, so that caches are as cold as in training.
 class CosmoFlowFloor {
  public:
-  // Throws Error where oneDNN would use a reference implementation.
+  // Throws an Error if oneDNN would use a reference implementation.
   explicit CosmoFlowFloor(std::int64_t width);
   ~CosmoFlowFloor();
   void step(bool count);
-  // Medians over the steps that counted.
+  // Medians over the counted steps.
   Floor medians() const;
 
  private:

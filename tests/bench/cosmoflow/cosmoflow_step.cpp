@@ -3,7 +3,7 @@
 //
 //   cosmoflow_step --size 64 128 --threads 1 2
 //   mpiexec -n 2 cosmoflow_step --step-only --grid depth=2 --size 128 --threads 1
-//   ONEDNN_MAX_CPU_ISA=AVX2 cosmoflow_step      as on a processor without AVX-512, but for the own loops; the first line tells
+//   ONEDNN_MAX_CPU_ISA=AVX2 cosmoflow_step      without AVX-512 in oneDNN, but with it in our own loops; see the first line
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -30,7 +30,7 @@ struct Options {
   std::string grid;
 };
 
-// The rounds alternate between what is compared, so that a machine that slows down slows both.
+// The rounds alternate between the compared cases, so that a change of the machine's speed affects all of them.
 constexpr int rounds = 3;
 
 int per_round(int repeats) { return (repeats + rounds - 1) / rounds; }
@@ -41,7 +41,7 @@ void warm_then(int repeats, F step) {
   for (int i = 0; i < per_round(repeats); ++i) step(true);
 }
 
-// Seconds of the ops of a step by layer, in the floor's terms; what belongs to no layer, by op.
+// Seconds of the ops of a step by layer, as in the floor; ops outside layers by name.
 struct Attribution {
   std::map<std::string, FloorLayer> layers;
   std::map<std::string, double> others;
@@ -214,10 +214,10 @@ int main(int argc, char** argv) {
   CLI::App app("Times a CosmoFlow training step (hybrid variant, batch 1, float32, Adam) against the bare oneDNN primitives");
   app.add_option("--size", o.sizes, "extents of the volume, powers of two from 16")->expected(1, 8)->capture_default_str();
   app.add_option("--threads", o.threads, "OpenMP threads")->expected(1, 8)->capture_default_str();
-  app.add_option("--repeats", o.repeats, "steps that count")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--repeats", o.repeats, "counted steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_flag("--step-only", o.step_only, "only mpigrad's step, on the ranks of the launcher; one line of JSON");
   app.add_option("--grid", o.grid, "with --step-only: how the ranks split the volume, such as depth=2");
-  app.add_flag("--instructions", o.instructions, "print which instructions are used, and nothing else");
+  app.add_flag("--instructions", o.instructions, "only print the instruction sets in use");
   CLI11_PARSE(app, argc, argv);
   if (o.instructions) return fmt::print("{}\n", cpu::instruction_sets()), 0;
   if (o.step_only) return run(argc, argv, [&](Session& session) { bench::step_only(session, o); });

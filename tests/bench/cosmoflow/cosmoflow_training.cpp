@@ -54,7 +54,7 @@ StepTimes median_step(std::vector<StepTimes> steps) {
   require(!steps.empty(), "[bench] the median of no steps");
   const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
   std::nth_element(steps.begin(), middle, steps.end(), [](const StepTimes& a, const StepTimes& b) { return a.step < b.step; });
-  // Times of single ops jump about more than the step: medians of each, where all steps ran the same ops.
+  // Times of single ops vary more than the step: medians of each op, if all steps ran the same ops.
   StepTimes result = *middle;
   for (std::size_t i = 0; i < result.ops.size(); ++i) {
     std::vector<double> seconds;

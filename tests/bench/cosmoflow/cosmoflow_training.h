@@ -1,5 +1,5 @@
 #pragma once
-// CosmoFlow training steps as a user writes them, with the time of every op: what the floor is compared with.
+// CosmoFlow training steps as a user writes them, with the time of every op, for comparison with the floor.
 
 #include <memory>
 #include <vector>
@@ -16,11 +16,11 @@ struct StepTimes {
   std::vector<CostLog::Line> ops;  // in program order: forward, then backward
 };
 
-// Hybrid variant, batch 1, float32, Adam; the volume is split over the ranks of the session as `extents` says.
+// Hybrid variant, batch 1, float32, Adam; the volume is split over the ranks of the session by `extents`.
 class CosmoFlowTraining {
  public:
   CosmoFlowTraining(const Session& session, const GridExtents& extents, std::int64_t width);
-  // One step on all ranks; times are this rank's.
+  // Runs one step on all ranks; times are this rank's.
   StepTimes step();
 
  private:

@@ -1,5 +1,5 @@
-// Times NT-Xent and CLIP on a GPU, forward and backward, round the ring of one rank, beside the rate of the library's products of
-// matrices. N: rows that are compared with each other, in NT-Xent both views of N / 2 samples. Prints a table in Markdown.
+// Times NT-Xent and CLIP on a GPU, forward and backward, in the ring form on one rank, and the rate of the library's matrix
+// products. N: number of rows that are compared with each other; in NT-Xent both views of N / 2 samples. Prints a Markdown table.
 //
 //   gpu_contrastive --rows 16384 65536 --width 768 --peer "python3 tests/bench/gpu/nt_xent_peer.py"
 
@@ -48,7 +48,7 @@ double fastest(int repeats, const F& f) {
   return best;
 }
 
-// FLOP/s of [n, width] by [width, n].
+// FLOP/s of the product of [n, width] and [width, n].
 double product_rate(DType type, std::int64_t n, std::int64_t width) {
   const Untaped scope;
   const auto a = random_normal({n, width}, {1, 1}, 0, 1, type), b = random_normal({n, width}, {1, 2}, 0, 1, type);
@@ -78,7 +78,7 @@ Result measure(const Options& o, const Session& session, bool clip, std::int64_t
   return result;
 }
 
-// Milliseconds and MiB of PyTorch's direct loss, or why there are none.
+// Milliseconds and MiB of PyTorch's direct loss, or the reason why they are missing.
 std::string peer(const Options& o, bool clip, std::int64_t rows) {
   cuda::trim_memory();
   const auto line = fmt::format("{} --rows {} --width {}{} 2>&1", o.peer, rows, o.width, clip ? " --clip" : "");
@@ -126,13 +126,13 @@ void bench(const Session& session, const Options& o) {
 int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
-  CLI::App app("Times contrastive losses on a GPU beside products of matrices");
-  app.add_option("--rows", o.rows, "that are compared with each other")->expected(1, 8)->check(CLI::Range(2, 1 << 20));
+  CLI::App app("Times contrastive losses and matrix products on a GPU");
+  app.add_option("--rows", o.rows, "rows that are compared with each other")->expected(1, 8)->check(CLI::Range(2, 1 << 20));
   app.add_option("--tile", o.tiles, "rows and columns of a tile")->expected(1, 8)->check(CLI::PositiveNumber);
-  app.add_option("--width", o.width, "of an embedding")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--repeats", o.repeats, "of which the fastest counts")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--width", o.width, "width of an embedding")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--repeats", o.repeats, "repetitions; the fastest counts")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--peer", o.peer, "command that times PyTorch's loss: takes --rows --width [--clip]");
-  // Its own options first: what remains says which device.
+  // Parses this program's options first; the rest selects the device.
   app.allow_extras();
   CLI11_PARSE(app, argc, argv);
   return run(argc, argv, [&](Session& session) { bench::bench(session, o); });

@@ -59,7 +59,7 @@ class Engines {
     std::set<std::string> met;
     for (const auto& form : cuda::forms_of(problem, pass, precision.type, precision.tf32)) {
       const auto& call = form.call;
-      // Channels first are the same engines on other addresses.
+      // Channels first use the same engines at other addresses.
       if (call.order != cuda::Order::channels_last || !met.insert(cuda::to_string(call)).second) continue;
       std::string why;
       const auto plans =
@@ -80,7 +80,7 @@ class Engines {
 
  private:
   struct Tally {
-    int count[2][2] = {};  // of unequal padding, of wrong ones
+    int count[2][2] = {};  // [unequal padding][wrong result]
     std::string first;
   };
 
@@ -96,7 +96,7 @@ class Engines {
     const bool unequal = call.pad_low != call.pad_high;
     for (const auto& plan : plans) {
       const cuda::Scratch workspace(plan.workspace);
-      // What is not written does not pass.
+      // NaN, so that missing writes are errors.
       const Values nothing(wanted.size(), std::numeric_limits<double>::quiet_NaN());
       result.tensor = to(from_vector(result.tensor.shape(), nothing, call.type), DeviceKind::cuda);
       cuda::execute(handle_, plan, {image.tensor.raw(), weights.tensor.raw(), outputs.tensor.raw(), nullptr}, workspace.data());

@@ -1,6 +1,6 @@
-// Times our own kernels on a GPU at CosmoFlow's shapes beside the bandwidth of copies, measured in the same run: what must be
-// read and written at least, divided by the time that it takes. Prints a table in Markdown, a row as soon as it is known. Tensors
-// that are small enough to stay in the GPU's cache may be faster than copies of large ones.
+// Compares the bandwidth of our own GPU kernels at CosmoFlow's shapes with that of copies in the same run: the fewest bytes that
+// must be read and written, divided by the time. Prints a Markdown table, each row as soon as it is known. Tensors that fit in
+// the GPU's cache may be faster than copies of large ones.
 //
 //   gpu_kernels --device cuda --size 128 --precision bfloat16 float32
 
@@ -44,7 +44,7 @@ struct Options {
   bool any_form = false;
 };
 
-// The best of some rounds; a round is long enough for its launches to hide behind the work.
+// The best of some rounds; a round is long enough to hide the launches.
 double time_of(const std::function<void()>& call) {
   cuda::Timer timer;
   const auto round = [&](int calls) {
@@ -61,7 +61,7 @@ double time_of(const std::function<void()>& call) {
   return best;
 }
 
-// Numbers, not zeros: multiplying zeros takes less power and then less time.
+// Random numbers: multiplying zeros takes less power and therefore less time.
 Tensor numbers(std::int64_t elements, DType type) { return random_normal({elements}, {.key = 1}, 0, 1, type); }
 
 template <class T>
@@ -71,7 +71,7 @@ T* at(const Tensor& x) {
 
 class Table {
  public:
-  // Copies of `bytes`, read and written.
+  // Times copies of `bytes`, which are read and written.
   explicit Table(std::int64_t bytes) {
     const auto from = numbers(bytes / 4, DType::float32), to = zeros_like(from);
     const double seconds = time_of([&] { cuda::copy_on_device(to.raw(), from.raw(), from.bytes()); });
@@ -84,7 +84,7 @@ class Table {
     fmt::print("| kernel | shape | type | ms | MB at least | GB/s | of copying |\n|---|---|---|---|---|---|---|\n");
     std::fflush(stdout);
   }
-  // `make` makes operands and returns the call. What does not fit says so, and the others go on.
+  // `make` allocates the operands and returns the call. A row that does not fit in memory says so, and the other rows continue.
   void row(const std::string& kernel, const std::string& shape, DType type, double bytes,
            const std::function<std::function<void()>()>& make) {
     fmt::print("| {} | {} | {} |", kernel, shape, name_of(type));
@@ -101,7 +101,7 @@ class Table {
     }
     std::fflush(stdout);
   }
-  // For reports, of the rows until now.
+  // Lines for reports, from the rows so far.
   void summary() const {
     fmt::print("\n");
     for (const auto& [name, share] : shares_) fmt::print("measured: bandwidth-{} {:.0f} % of a copy's\n", name, 100 * share);
@@ -115,7 +115,7 @@ class Table {
 template <class T>
 using PerChannel = std::conditional_t<is_half(dtype_of<T>()), float, T>;
 
-// On the first convolution's output.
+// For the output of the first convolution.
 template <class T>
 void elementwise_rows(Table& table, std::int64_t rows, std::int64_t channels) {
   using Call = std::function<void()>;
@@ -200,7 +200,7 @@ void pool_rows(Table& table, const PoolProblem& p, bool average, cuda::PoolKerne
     table.row(name, shape, type, bytes, [&]() -> Call {
       const auto x = numbers(in, type), y = numbers(out, type);
       const auto winner = zeros({average ? 0 : out}, DType::int32), bits = zeros({average ? signs : 0}, DType::uint8);
-      // Winners as they come, not zeros.
+      // Realistic indices of the maxima instead of zeros.
       if (!average) cuda::max_pool_forward(p, at<T>(x), at<T>(y), at<std::int32_t>(winner), stream, which);
       return [=] { run(at<T>(x), at<T>(y), at<std::int32_t>(winner), at<std::uint8_t>(bits)); };
     });
@@ -221,7 +221,7 @@ void pool_rows(Table& table, const PoolProblem& p, bool average, cuda::PoolKerne
   }
 }
 
-// Convolutions of few channels, or 16, that are not cuDNN's.
+// Our own convolutions of few channels or 16.
 template <class T>
 void own_convolution_rows(Table& table, std::int64_t batch, std::int64_t size, std::int64_t in, std::int64_t out) {
   const auto type = dtype_of<T>();
@@ -258,7 +258,7 @@ void own_convolution_rows(Table& table, std::int64_t batch, std::int64_t size, s
   }
 }
 
-// Parameters and moments are float32, whatever is computed with.
+// Parameters and moments are float32 for every compute type.
 void update_rows(Table& table, std::int64_t n) {
   const auto type = DType::float32;
   const double bytes = 4 * static_cast<double>(n);
@@ -276,7 +276,7 @@ void update_rows(Table& table, std::int64_t n) {
   with("Adam", 7, RuleOfStep<AdamRule>{.correction1 = 0.1, .correction2 = 0.001});
 }
 
-// Of the layers whose pooling is not too small to matter.
+// Only layers whose pooling is large enough to matter.
 std::vector<PoolProblem> pools(const Options& o, bool average) {
   std::vector<PoolProblem> found;
   std::int64_t extent = o.size, channels = average ? 16 : 32;
@@ -294,11 +294,11 @@ std::vector<PoolProblem> pools(const Options& o, bool average) {
   return found;
 }
 
-// What a step pays for which there would be other ways: whether they are worth it is decided by these rows.
+// Costs of a step that could be avoided: these rows show if it is worth it.
 void avoidable_rows(Table& table, const Options& o) {
   using Call = std::function<void()>;
   const auto stream = cuda::compute_stream();
-  // The batch of a network in 16 bits is rounded and then given the channels that tensor cores want, instead of coming so.
+  // In 16 bits, the batch of a network is rounded and then padded to the channels that tensor cores need, instead of arriving so.
   const Extent3 extent{o.size, o.size, o.size};
   const auto batch = o.batch, cells = batch * volume(extent);
   const auto shape = fmt::format("{}^3 x 4", o.size);
@@ -313,7 +313,7 @@ void avoidable_rows(Table& table, const Options& o) {
                      stream);
     };
   });
-  // Contrastive losses look at the embeddings on the host before anything is sent.
+  // Contrastive losses inspect the embeddings on the host before they are sent.
   const std::int64_t samples = 4096, width = 128;
   table.row("embeddings to the host", fmt::format("{} x {}", samples, width), DType::float32,
             4.0 * static_cast<double>(samples * width), [&]() -> Call {
@@ -361,15 +361,15 @@ void bench(const Options& o) {
 int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
-  CLI::App app("Times our own kernels on a GPU beside copies");
+  CLI::App app("Times our own kernels and copies on a GPU");
   app.add_option("--size", o.size, "extent of the volume")->check(CLI::Range(4, 1024))->capture_default_str();
   app.add_option("--batch", o.batch, "samples")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--precision", o.precisions, "float32, bfloat16, float16, float64")
       ->expected(1, 4)
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}))
       ->capture_default_str();
-  app.add_flag("--any-form", o.any_form, "pools by the kernels for windows of any form, the reference of the others");
-  // Its own options first: what remains says which device.
+  app.add_flag("--any-form", o.any_form, "pool with the general kernels, the reference for the specialised ones");
+  // Parses this program's options first; the rest selects the device.
   app.allow_extras();
   CLI11_PARSE(app, argc, argv);
   return run(argc, argv, [&](Session&) { bench::bench(o); });

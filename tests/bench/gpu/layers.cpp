@@ -25,7 +25,7 @@ using kernel::volume;
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The best of some rounds; a round is long enough for its launches to hide behind the work.
+// The best of some rounds; a round is long enough to hide the launches.
 double time_of(const std::function<void()>& call) {
   const auto round = [&](int calls) {
     cuda::synchronise(cuda::compute_stream());
@@ -42,7 +42,7 @@ double time_of(const std::function<void()>& call) {
   return best;
 }
 
-// Numbers, not zeros: multiplying zeros takes less power and then less time.
+// Random numbers: multiplying zeros takes less power and therefore less time.
 Tensor numbers(std::int64_t elements, DType type) {
   const UseDevice device(DeviceKind::cuda);
   return random_normal({elements}, {.key = 1}, 0, 1, type);
@@ -58,7 +58,7 @@ cudnnHandle_t handle() {
   return made;
 }
 
-// The fastest plan of any form of one slab.
+// The fastest plan of any form for one slab.
 double bare_slab(const ConvProblem& p, cuda::Pass pass, DType type) {
   const auto settings = gpu_settings();
   double best = std::numeric_limits<double>::infinity();

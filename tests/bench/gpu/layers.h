@@ -1,5 +1,5 @@
 #pragma once
-// The convolutions of CosmoFlow and the 3D U-Net one by one: cuDNN's bare calls, and ours on the same operands.
+// The convolutions of CosmoFlow and the 3D U-Net one by one: bare calls of cuDNN, and our calls on the same operands.
 
 #include <string>
 #include <vector>
@@ -13,18 +13,18 @@ namespace mpigrad::bench {
 struct ConvLayer {
   std::string name;
   kernel::ConvProblem problem;
-  bool needs_data_pass = true;  // not of the first: nobody asks for the volume's gradient
+  bool needs_data_pass = true;  // false for the first layer, which needs no gradient of the volume
 };
-// Of a [batch, width, width, width, 4] input.
+// For an input [batch, width, width, width, 4].
 std::vector<ConvLayer> convolutions_of(CosmoFlowVariant variant, std::int64_t width, std::int64_t batch);
-// Of MLPerf's 3D U-Net on [batch, width, width, width, 1]. A transposed convolution is the one that it is the adjoint of: its
-// forward pass is that one's data pass.
+// For MLPerf's 3D U-Net on [batch, width, width, width, 1]. A transposed convolution is described by its adjoint: its forward
+// pass is the data pass of that convolution.
 std::vector<ConvLayer> convolutions_of_unet(std::int64_t width, std::int64_t batch);
 
-// Seconds, each the best of a few rounds of calls one behind the other.
+// Seconds, each the best of a few rounds of consecutive calls.
 struct PassTimes {
-  double bare = 0;        // the fastest of cuDNN's plans, called on operands in the layout that it likes best
-  double ours = 0;        // with all that is done around it
+  double bare = 0;        // the fastest of cuDNN's plans, with operands in its preferred layout
+  double ours = 0;        // with all additional work
   double activation = 0;  // forward only: ours with LeakyReLU
 };
 struct ConvTimes {
@@ -32,7 +32,7 @@ struct ConvTimes {
   double bare() const { return forward.bare + data.bare + weight.bare; }
   double ours() const { return forward.ours + data.ours + weight.ours; }
 };
-// With the settings of ops/gpu_settings.h. Throws where cuDNN has no plan.
+// Uses the settings of ops/gpu_settings.h. Throws if cuDNN has no plan.
 ConvTimes time_layer(const ConvLayer& layer, DType type);
 
 }  // namespace mpigrad::bench

@@ -1,9 +1,9 @@
-// Times training steps of CosmoFlow and the 3D U-Net on a GPU: the whole step beside a peer's, memory beside its memory, and
-// every convolution beside cuDNN's bare calls, in one run. Prints tables in Markdown.
+// Times training steps of CosmoFlow and the 3D U-Net on a GPU: compares step and memory with a peer's, and every convolution with
+// bare calls of cuDNN, in one run. Prints Markdown tables.
 //
 //   gpu_step --size 128 256 --batch 1 2 4 8 --precision tf32 bfloat16 --peer "python3 torch_step.py"
 //   gpu_step --network unet3d --size 128 --batch 1 2 --precision bfloat16 --peer "python3 torch_step.py"
-//   gpu_step --network unet3d --size 128 --batch 2 --by-op          what each op of the step takes
+//   gpu_step --network unet3d --size 128 --batch 2 --by-op          times of the ops of the step
 //   mpiexec -n 2 gpu_step --size 512 --batch 1 --no-layers          two GPUs, each with half of the volume
 
 #include <fmt/format.h>
@@ -82,7 +82,7 @@ void print_layers(const StepProblem& problem) {
              problem.batch, problem.precision, all.ours() / all.bare());
 }
 
-// What the step consists of, beside what memory and arithmetic would allow.
+// The ops of the step, compared with the limits of memory and arithmetic.
 void print_ops(const Session& session, const Options& o, const StepProblem& problem) {
   const auto times = time_ops(session, problem, o.steps);
   double all = 0;
@@ -115,8 +115,8 @@ const char* name_in_report(StepNetwork network) {
                                                      : "";
 }
 
-// One row; a configuration that does not fit, or a peer that fails, says so and the others go on. To `measured` lines for the
-// report of tests/gpu.sh.
+// One row; a configuration that does not fit, or a failed peer, prints the reason, and the other rows continue. Adds `measured`
+// lines for the report of tests/gpu.sh.
 void print_row(const Session& session, const Options& o, const StepProblem& problem, std::vector<std::string>& measured) {
   const bool speaks = session.rank() == 0;
   if (speaks) fmt::print("| {} | {} | {} |", problem.width, problem.batch, problem.precision);
@@ -247,28 +247,27 @@ void bench(const Session& session, const Options& o) {
 int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
-  CLI::App app("Times training steps of CosmoFlow or the 3D U-Net on a GPU, beside cuDNN's bare convolutions and a peer");
+  CLI::App app("Times training steps of CosmoFlow or the 3D U-Net, cuDNN's bare convolutions and a peer on a GPU");
   app.add_option("--size", o.sizes, "extents of the volume, powers of two")->expected(1, 8)->capture_default_str();
   app.add_option("--batch", o.batches, "samples of a step")->expected(1, 8)->capture_default_str();
   app.add_option("--precision", o.precisions, "float32, tf32, bfloat16")
       ->expected(1, 3)
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}))
       ->capture_default_str();
-  app.add_option("--network", o.network, "whose step and layers are timed")
+  app.add_option("--network", o.network, "network to time")
       ->check(CLI::IsMember({"cosmoflow", "cosmoflow-mlperf", "cosmoflow-pyramid", "unet3d"}))
       ->capture_default_str();
-  app.add_option("--steps", o.steps, "that count, after three that do not")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", o.steps, "counted steps, after three others")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--peer", o.peer, "command that times PyTorch's step: takes --model --size --batch --dtype --compile ...");
-  app.add_option("--workspace", o.workspace, "MiB of scratch memory beyond which another of cuDNN's kernels is taken")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--soak", o.soak, "so many steps with the batches in turn: is memory the same behind each tenth?")
+  app.add_option("--workspace", o.workspace, "largest scratch memory of cuDNN's kernels, MiB")->check(CLI::NonNegativeNumber);
+  app.add_option("--soak", o.soak, "number of steps with the batches in turn: compares memory after each tenth")
       ->check(CLI::PositiveNumber);
-  app.add_flag("--halo", o.halo, "also how fast planes of 32 channels come from the ranks beside, on two ranks and more");
+  app.add_flag("--halo", o.halo, "also the rate of planes of 32 channels from neighbours, on two or more ranks");
   app.add_flag("--no-layers", o.no_layers, "only whole steps");
   app.add_flag("--layers-only", o.layers_only, "only the convolutions")->excludes("--no-layers");
   app.add_flag("--by-op", o.by_op, "only what each op of a step takes")->excludes("--layers-only")->excludes("--peer");
   app.add_flag("--no-autotune", o.no_autotune, "take cuDNN's first proposals instead of timing several once");
-  // Its own options first: what remains says which ranks and which device.
+  // Parses this program's options first; the rest selects ranks and device.
   app.allow_extras();
   CLI11_PARSE(app, argc, argv);
   return run(argc, argv, [&](Session& session) { bench::bench(session, o); });

@@ -1,9 +1,10 @@
-// What reading cannot answer of cuDNN, asked of one convolution at a time: which engine its planner proposes on this GPU and for
-// a described H200, how long its plan takes to be made and to run, whether activations keep NaN. Prints tables in Markdown.
+// Questions about cuDNN that its documentation does not answer, for one convolution at a time: the engine that it proposes on
+// this GPU and for a described H200, the times to make and to run its plan, and whether activations keep NaN. Prints Markdown
+// tables.
 //
-//   gpu_questions --size 128            on this GPU, beside the described one
-//   gpu_questions --described           the described one alone, on a machine without a GPU
-//   gpu_questions --engines 40          which engines compute small random problems wrongly
+//   gpu_questions --size 128            on this GPU and for the described one
+//   gpu_questions --described           only for the described one, on a machine without a GPU
+//   gpu_questions --engines 40          finds engines that compute small random problems wrongly
 
 #include <fmt/format.h>
 
@@ -49,7 +50,7 @@ constexpr Precision precisions[] = {{"float32", DType::float32, false},
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The form and plan that a run without tuning takes, and how long it took to find them.
+// The form and plan of a run without tuning, and the time to find them.
 struct Answer {
   cuda::ConvForm form;
   std::optional<cuda::CudnnPlan> plan;
@@ -98,7 +99,7 @@ std::string form_text(const cuda::ConvForm& form, const ConvProblem& p) {
          (form.moves_image || form.moves_outputs ? "copied" : "as it lies");
 }
 
-// Milliseconds of one call of several, on operands of our own.
+// Milliseconds per call, from several calls on random operands.
 double run_plan(cudnnHandle_t handle, const Answer& answer) {
   const auto& c = answer.form.call;
   const UseDevice device(DeviceKind::cuda);
@@ -122,7 +123,7 @@ void table(const Options& o, cudnnHandle_t handle, const cuda::Descriptor* descr
       "| layer | precision | pass | form | engine | notes | workspace, MiB | planned, ms | runs, ms | TFLOP/s | for an H200 |\n"
       "|---|---|---|---|--:|---|--:|--:|--:|--:|---|\n");
   const auto row = [&](const std::string& name, const ConvProblem& whole, Pass pass, const Precision& precision, double slope) {
-    const auto p = cuda::slabs_of(whole, pass).front().problem;  // of a large layer the first part
+    const auto p = cuda::slabs_of(whole, pass).front().problem;  // the first part of a large layer
     const auto here = ask(p, pass, precision, handle ? cuda::Target{.handle = handle} : cuda::Target{.device = described}, slope);
     const std::string what = std::string(cuda::name_of(pass)) + (slope == 1   ? ""
                                                                  : slope == 0 ? " + bias + ReLU"
@@ -151,7 +152,7 @@ void table(const Options& o, cudnnHandle_t handle, const cuda::Descriptor* descr
     fmt::print("| {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {} | {} | {} |\n", name, precision.name, what,
                form_text(here.form, p), here.plan->engine, notes_of(*here.plan),
                static_cast<double>(here.plan->workspace) / 1048576.0, 1e3 * here.seconds, runs, speed, elsewhere);
-    std::fflush(stdout);  // a command that is ended keeps what it knows
+    std::fflush(stdout);  // keeps the results if the command is killed
   };
   const auto layers = convolutions_of(CosmoFlowVariant::hybrid, o.size, o.batch);
   for (std::size_t i = 0; i < std::min<std::size_t>(layers.size(), 5); ++i)
@@ -193,13 +194,13 @@ void answer(const Options& o) {
 int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
-  CLI::App app("What reading cannot answer of cuDNN: its plans for the convolutions of CosmoFlow, and how they run");
+  CLI::App app("cuDNN's plans for the convolutions of CosmoFlow, and their times");
   app.add_option("--size", o.size, "extent of the volume, a power of two")->check(CLI::Range(8, 1024))->capture_default_str();
   app.add_option("--batch", o.batch, "samples")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_flag("--described", o.described, "only plan, for a described H200");
   app.add_option("--engines", o.engines, "random problems for each precision, computed by every engine")
       ->check(CLI::PositiveNumber);
-  // Its own options first: what remains says which device.
+  // Parses this program's options first; the rest selects the device.
   app.allow_extras();
   CLI11_PARSE(app, argc, argv);
   return run(argc, argv, [&](Session&) { o.engines > 0 ? bench::check_engines(o.engines) : bench::answer(o); });

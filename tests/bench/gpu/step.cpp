@@ -34,7 +34,7 @@ namespace {
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 constexpr double mib = 1 << 20;
-constexpr int warm_up = 3;  // plans are chosen, the allocator finds its segments
+constexpr int warm_up = 3;  // plans are chosen, the allocator gets its segments
 
 DType compute_type(const StepProblem& problem) { return problem.precision == "bfloat16" ? DType::bfloat16 : DType::float32; }
 
@@ -139,7 +139,7 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
     const double start = seconds_now();
     training.net().set_step(i + warm_up);
     std::optional<CostLog> log;
-    if (i == -warm_up) log.emplace();  // an ordinary step, also where a later one is captured
+    if (i == -warm_up) log.emplace();  // an ordinary step, even if a later one is captured
     loss = graph(training.batch, step);
     if (log) result.flops = flops_of(*log) * session.ranks();
     log.reset();
@@ -275,7 +275,7 @@ std::optional<StepResult> time_peer(const std::string& command, const StepProble
   require(pipe != nullptr, "[bench] {} cannot be run", line);
   std::array<char, 4096> part{};
   while (std::fgets(part.data(), part.size(), pipe.get())) output += part.data();
-  // Warnings may come before the line of JSON.
+  // Warnings may precede the line of JSON.
   const auto at = output.rfind("{\"peer\"");
   require(at != std::string::npos, "[bench] {} printed no result:\n{}", line, output);
   const auto json = nlohmann::json::parse(output.substr(at, output.find('\n', at) - at));

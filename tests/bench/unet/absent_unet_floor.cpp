@@ -1,4 +1,4 @@
-// Without oneDNN there are no primitives to compare with.
+// Replaces the floor in builds without oneDNN, which have no primitives to compare with.
 
 #include "framework/base/error.h"
 #include "tests/bench/unet/unet_floor.h"

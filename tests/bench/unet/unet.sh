@@ -1,14 +1,14 @@
 #!/bin/sh
 # Measures training steps of the 3D U-Net (MLPerf's, batch 1, float32) on this machine's cores and writes
-# tests/bench/results/unet-DATE-COMMIT.md: beside the bare oneDNN primitives of its layers and a large product, beside PyTorch,
-# two ranks beside two threads and beside ranks that exchange nothing, scaling, bfloat16, what a profile costs; and CosmoFlow on
-# two ranks beside JAX on two devices. What is compared is measured in turns. Three rounds take some 20 minutes with two Pythons.
+# tests/bench/results/unet-DATE-COMMIT.md: compared with bare oneDNN primitives of its layers and a large product, with PyTorch,
+# two ranks with two threads and with ranks that exchange nothing, scaling, bfloat16, cost of a profile; and CosmoFlow on two
+# ranks with JAX on two devices. Compared cases are measured in turns. Three rounds take some 20 minutes with two Pythons.
 #
 #   sh tests/bench/unet/unet.sh [--quick] [--sizes "64 128"] [--rounds 3] [--only exchange] [PYTHON...]
 #
-# PYTHON: interpreters that have torch or jax or both (default: python3). --sizes: of everything, ascending. --quick: a trial of
-# all of it with the smallest volumes and single steps, to standard output. --only: tables, of floor, peers, split, exchange,
-# scaling, precision, jax and profile; some need others.
+# PYTHON: interpreters that have torch or jax or both (default: python3). --sizes: sizes of all tables, ascending. --quick: tries
+# everything with the smallest volumes and single steps, to standard output. --only: selects tables from floor, peers, split,
+# exchange, scaling, precision, jax and profile; some need others.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
@@ -67,7 +67,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 begun=$(date +%s)
 
-# Steps that count in each round: large volumes differ less from one to the next.
+# Counted steps in each round: times of large volumes vary less.
 repeats() {
   if [ -n "$quick" ] || [ "$1" -ge 96 ]; then echo 1; else echo 2; fi
 }
@@ -85,7 +85,7 @@ on_processes() {
 on_threads() {
   MPIGRAD_TRANSPORT=threads MPIGRAD_RANKS=2 "$step" --size "$1" --warm-up 1 --repeats "$(repeats "$1")" --threads 1 --grid depth=2
 }
-# record TABLE COMMAND...: lines of JSON go to the table of that name. What fails is said, and the others go on.
+# record TABLE COMMAND...: adds lines of JSON to the table of that name. Failures are reported, and the other commands continue.
 record() {
   table=$1
   shift
@@ -99,7 +99,7 @@ round=1
 while [ "$round" -le "$rounds" ]; do
   for size in $sizes; do
     record floor unet "$size" --threads 2 --floor
-    # PyTorch refuses to normalise a single cell, which 32^3 comes to; a step at 128^3 takes it a minute.
+    # PyTorch refuses to normalise a single cell, which 32^3 is reduced to; a step at 128^3 takes it a minute.
     if [ "$size" -lt 64 ] || { [ "$size" -ge 96 ] && [ "$round" -gt 1 ]; }; then continue; fi
     for python; do
       has "$python" torch || continue

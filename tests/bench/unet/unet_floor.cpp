@@ -55,7 +55,7 @@ void in_parts(std::int64_t n, F f) {
   }
 }
 
-// Nothing reads the sums: they are kept where the compiler cannot leave them out.
+// Keeps the sums, so that the compiler cannot remove their computation.
 std::atomic<float> kept = 0;
 
 Run norm_forward(const dnnl::memory& x, const dnnl::memory& y, std::int64_t n) {
@@ -78,7 +78,7 @@ Run read_and_write(const dnnl::memory& x, std::int64_t read_elements, const dnnl
     in_parts(written, [&](std::int64_t begin, std::int64_t count) { write(floats(y) + begin, count); });
   };
 }
-// Rows of `first` and `second` elements to rows of both, or back.
+// Joins rows of `first` and `second` elements, or splits them.
 Run joined(const dnnl::memory& a, const dnnl::memory& b, const dnnl::memory& whole, std::int64_t rows, std::int64_t first,
            std::int64_t second, bool back) {
   return [=] {
@@ -92,7 +92,7 @@ Run joined(const dnnl::memory& a, const dnnl::memory& b, const dnnl::memory& who
   };
 }
 
-// ---- layers as the network's ops show them
+// ---- layers, from the ops of the network
 
 Extent3 extents(const Shape& x) { return {x[1], x[2], x[3]}; }
 
@@ -107,12 +107,12 @@ ConvProblem problem_of(const Shape& x, const Shape& w, const Shape& y) {
   return p;
 }
 
-// oneDNN's kernels and the reorders of their weights are slow on so few cells, and one of them is wrong (ops/backends/onednn).
+// For so few cells oneDNN's kernels and the reorders of their weights are slow, and one of them is wrong (ops/backends/onednn).
 bool few_cells(const ConvProblem& p) { return kernel::volume(p.out) <= 64; }
 
 struct Product {
   Run run;
-  dn::Desc weights{};  // in the primitive's own layout; empty: as they lie
+  dn::Desc weights{};  // in the primitive's own layout; empty: unchanged layout
 };
 
 double median_of(std::vector<double> values) {
@@ -142,7 +142,7 @@ class UNetFloor::Step {
     const auto plain = dn::weights(p, true);
     if (forward.weights && forward.weights != plain) add_forward("reorder", reorder(filled(plain), filled(forward.weights)));
     add_forward(kind + " forward", forward.run);
-    // Backward actions are listed last one first.
+    // Backward actions are listed in reverse order.
     if (!first_)
       add_backward(kind + " data", (transposed ? forward_product(p, gy, gx, columns) : data_product(p, gy, gx, columns)).run);
     const Product weight = transposed ? weight_product(p, gy, x_, columns) : weight_product(p, x_, gy, columns);
@@ -168,7 +168,7 @@ class UNetFloor::Step {
     x_ = y, turn();
   }
 
-  // The skip has been in memory for long, and its gradient is read much later: any memory will do.
+  // The skip was written long before, and its gradient is read much later: any memory will do.
   void join(const Shape& wide, const Shape& skip) {
     const auto rows = wide.elements() / wide[4];
     const auto desc = [&](std::int64_t channels) { return dn::activation(wide[0], channels, extents(wide)); };
@@ -214,12 +214,12 @@ class UNetFloor::Step {
   void add_forward(const std::string& kind, Run run) { actions_.push_back({kind, std::move(run)}); }
   void add_backward(const std::string& kind, Run run) { backward_.push_back({kind, std::move(run)}); }
 
-  // Gradients live from one layer to the next: two blocks of memory take turns.
+  // Gradients live only until the next layer: two blocks of memory alternate.
   dnnl::memory gradient(const dn::Desc& desc) const { return {desc, dn::engine(), floats(gradients_[turn_])}; }
   dnnl::memory next_gradient(const dn::Desc& desc) const { return {desc, dn::engine(), floats(gradients_[1 - turn_])}; }
   void turn() { turn_ = 1 - turn_; }
 
-  // What the sgemm of a product reads, or writes: [cells, taps x channels]. Empty where oneDNN does all of it.
+  // The matrix that the sgemm of a product reads or writes: [cells, taps x channels]. Empty if oneDNN does the whole product.
   static dnnl::memory gathered(const ConvProblem& p) {
     if (!few_cells(p) && optimised(dn::convolution(p)) && optimised(dn::convolution_data(p)) &&
         optimised(dn::convolution_weights(p)))

@@ -1,13 +1,13 @@
-// Times a training step of the 3D U-Net as the peers' scripts do (cross-entropy, Adam), beside the rate of a large float32
-// product on the same threads in the same run: lines of JSON for each size. What is compared takes turns.
+// Times a training step of the 3D U-Net like the peers' scripts (cross-entropy, Adam), and the rate of a large float32 product on
+// the same threads in the same run: lines of JSON for each size. Compared cases take turns.
 //
 //   unet_step --size 64 --threads 2
 //   mpiexec -n 2 unet_step --grid depth=2 --size 128 --threads 1
-//   unet_step --size 64 --floor           also beside the bare primitives of its layers (tests/bench/unet/unet_floor.h)
-//   unet_step --precision float32 bfloat16        one line for each
+//   unet_step --size 64 --floor           also the bare primitives of its layers (tests/bench/unet/unet_floor.h)
+//   unet_step --precision float32 bfloat16        one line for each precision
 //   mpiexec -n 2 unet_step --grid depth=2 --communication on none --threads 1
 //   MPIGRAD_TRANSPORT=threads MPIGRAD_RANKS=2 unet_step --grid depth=2 --threads 1
-//   unet_step --profile-cost              what the profile of models/train/profile.h costs
+//   unet_step --profile-cost              the cost of the profile of models/train/profile.h
 //   unet_step --size 64 --by-layer        also seconds and FLOP/s of every op by the shape of its first output
 
 #include <fmt/format.h>
@@ -97,7 +97,7 @@ class Training {
     y_ = constant(cast(random_uniform(labels->global, {1, 3}, 0, 3, DType::float32, labels), DType::uint8));
   }
 
-  // Returns its seconds, from when all ranks are there.
+  // Returns the seconds of a step, from the moment when all ranks have arrived.
   double step() {
     world_.transport().barrier();
     const double start = now();
@@ -122,7 +122,7 @@ class Training {
 
   const std::string communication, precision;
   double loss = 0;
-  std::int64_t kept_bytes = 0;  // behind the forward pass
+  std::int64_t kept_bytes = 0;  // after the forward pass
 
  private:
   Communicator world_;
@@ -149,10 +149,10 @@ nlohmann::ordered_json described(const Session& session, const Options& o, std::
 struct Measured {
   std::vector<double> seconds;
   std::map<std::string, OfOp> ops;
-  double flops = 0;  // of the convolutions of a step
+  double flops = 0;  // of the convolutions in one step
 };
 
-// Steps of all trainings, of the floor and the product take turns, so that a machine that slows down slows all of them.
+// Steps of all trainings, of the floor and the product take turns, so that a change of the machine's speed affects all of them.
 void measure(const Session& session, const Options& o, std::int64_t size) {
   std::vector<std::unique_ptr<Training>> trainings;
   for (const auto& communication : o.communications)
@@ -160,7 +160,7 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
       trainings.push_back(std::make_unique<Training>(session, o, size, communication, precision));
   for (int i = 0; i < o.warm_up; ++i)
     for (const auto& training : trainings) training->step();
-  // Before the floor, whose memory is no network's.
+  // Before the floor is built, whose memory does not belong to a network.
   const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   const double tensors_peak = mib(memory_statistics(DeviceKind::cpu).peak_bytes), peak = mib(peak_process_bytes());
   std::unique_ptr<UNetFloor> floor;
@@ -204,7 +204,7 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
       line["of_floor"] = step / floor->median();
       for (const auto& [kind, seconds] : floor->medians_by_kind()) line["floor_ms"][kind] = std::round(1e4 * seconds) / 10;
     }
-    // Of several trainings the process holds all parameters at once.
+    // With several trainings the process holds all their parameters at once.
     if (trainings.size() == 1)
       line.update({{"forward_mib", mib(trainings[t]->kept_bytes)}, {"tensors_peak_mib", tensors_peak}, {"peak_mib", peak}});
     line["loss"] = trainings[t]->loss;
@@ -218,7 +218,7 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
   }
 }
 
-// Steps under models/train/profile.h and without it take turns, and which comes first, too.
+// Steps with and without models/train/profile.h take turns, and so does the order of the two.
 void measure_profile(const Session& session, const Options& o, std::int64_t size) {
   Training training(session, o, size, o.communications[0], o.precisions[0]);
   for (int i = 0; i < o.warm_up; ++i) training.step();
@@ -252,13 +252,13 @@ void measure_profile(const Session& session, const Options& o, std::int64_t size
 int main(int argc, char** argv) {
   using namespace mpigrad;
   bench::Options o;
-  CLI::App app("Times a training step of the 3D U-Net (cross-entropy, Adam) beside a large product");
+  CLI::App app("Times a training step of the 3D U-Net (cross-entropy, Adam) and a large product");
   app.add_option("--size", o.sizes, "extents of the volume")->expected(1, 8)->capture_default_str();
-  app.add_option("--depth", o.depth, "its extent along depth, where that is another");
+  app.add_option("--depth", o.depth, "extent along depth, if it differs");
   app.add_option("--batch", o.batch, "samples")->capture_default_str();
   app.add_option("--threads", o.threads, "OpenMP threads of each rank")->capture_default_str();
-  app.add_option("--repeats", o.repeats, "steps that count")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--warm-up", o.warm_up, "steps before them")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--repeats", o.repeats, "counted steps")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--warm-up", o.warm_up, "steps before the counted ones")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--grid", o.grid, "how the ranks split the volume, such as depth=2");
   app.add_option("--communication", o.communications,
                  "on, or none: ranks exchange nothing, and what is left of the time is the bound of what overlap can reach, or "
@@ -266,15 +266,15 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"on", "waiting", "none"}))
       ->expected(1, 3)
       ->capture_default_str();
-  app.add_option("--precision", o.precisions, "in which layers compute beside float32 parameters; several take turns")
+  app.add_option("--precision", o.precisions, "type in which layers compute (parameters are float32); several take turns")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
       ->expected(1, 3)
       ->capture_default_str();
   app.add_option("--variant", o.variant, "mlperf or lbann")->check(CLI::IsMember({"mlperf", "lbann"}))->capture_default_str();
-  app.add_flag("--recompute", o.recompute, "computes each block again in the replay");
-  auto* floor = app.add_flag("--floor", o.floor, "beside the bare primitives of its layers in float32, on one rank");
-  app.add_flag("--profile-cost", o.profile_cost, "only: steps with a profile beside steps without")->excludes(floor);
-  app.add_flag("--by-layer", o.by_layer, "ops by the shape of what they make");
+  app.add_flag("--recompute", o.recompute, "compute each block again in the replay");
+  auto* floor = app.add_flag("--floor", o.floor, "also time the bare primitives of its layers in float32, on one rank");
+  app.add_flag("--profile-cost", o.profile_cost, "only compare steps with and without a profile")->excludes(floor);
+  app.add_flag("--by-layer", o.by_layer, "also time ops by the shape of their first output");
   CLI11_PARSE(app, argc, argv);
   return run(argc, argv, [&](Session& session) {
     require(!o.floor || session.ranks() == 1, "[unet_step] --floor is for one rank, there are {}", session.ranks());

@@ -1,4 +1,4 @@
-# Bundles for offline GPU machines. Sourced by tests/gpu.sh, after examples/packaging/packages.sh and tests/gpu/report/gpu_report.sh.
+# Bundles for offline GPU machines. tests/gpu.sh sources this file after examples/packaging/packages.sh and gpu_report.sh.
 #
 #   make_bundle KIND FOLDER   packs into FOLDER, from this machine's packages:
 #                               full    headers and libraries for a build with MPI, HDF5 and the trainers
