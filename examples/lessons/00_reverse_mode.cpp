@@ -3,27 +3,27 @@
 //   build/examples/lessons/00_reverse_mode
 //
 // A program that maps n numbers to m numbers is a function y = f(x). Near a point it is linear: y changes by J v when x changes
-// by a small v, and J, the m x n matrix of all dy_i/dx_j, is its Jacobian. There are two ways to ask for it.
+// by a small v. The m x n matrix J of all dy_i/dx_j is its Jacobian. There are two ways to use it.
 //
 //   forwards    "how does y change along v?"         J v       v has n numbers, J v has m
-//   backwards   "what is each x_j worth?"            J^T u     u has m numbers, J^T u has n
+//   backwards   "how does the result depend on x?"   J^T u     u has m numbers, J^T u has n
 //
-// u is what each y_i is worth to whoever reads it: the derivative of his result by y_i. It is called the cotangent of y and
-// written ybar, and xbar = J^T ybar. For one number L at the end, Lbar = 1 and xbar is the gradient dL/dx: all n derivatives at
-// once.
+// u is the derivative of some final result by each y_i. It is called the cotangent of y and written ybar, and xbar = J^T ybar.
+// For one number L at the end, Lbar = 1 and xbar is the gradient dL/dx: all n derivatives at once.
 //
-// Nobody builds J. A program is a chain of steps, f = f_k o ... o f_1, so J = J_k ... J_1 and
+// J is never computed. A program is a chain of steps, f = f_k o ... o f_1, so J = J_k ... J_1 and
 //
 //   xbar = J_1^T (J_2^T ( ... (J_k^T ybar)))
 //
-// which runs from the last step to the first: that is why it is called reverse mode, why the steps are written down on the way
-// forwards (a tape), and why the adjoint of every single step, its J_i^T, is all that anybody has to know. If a value is read
-// twice, what both readers return is added.
+// which runs from the last step to the first. That is why it is called reverse mode, why the steps are recorded on the way
+// forwards (on a tape), and why only the adjoint of every single step, its J_i^T, must be known. If a value is read twice, the
+// cotangents from both readers are added.
 //
-// Whether an adjoint is right is seen without knowing J: <J v, u> = <v, J^T u> for random u and v, the dot-product test. Whether
-// it belongs to f at all is seen from Taylor's theorem: f(x + h v) - f(x) - h <g, v> falls as h^2 if g is the gradient of f.
+// An adjoint can be tested without knowing J: <J v, u> = <v, J^T u> for random u and v, the dot-product test. Taylor's theorem
+// tests if it belongs to f: f(x + h v) - f(x) - h <g, v> falls as h^2 if g is the gradient of f.
 //
-// From lesson 1 on, x is what all ranks hold, one part on top of the other, and the steps include messages. Nothing else changes.
+// From lesson 1 on, x is the data of all ranks, one part on top of the other, and the steps include messages. Nothing else
+// changes.
 
 #include <utility>
 
@@ -63,13 +63,13 @@ int main(int argc, char** argv) {
     const Tensor x = vector({2, 3, 0});
     say(session, "x ={}     y = f(x) = (x_0 x_1, x_1 exp(x_2)) ={}\n", text(x), text(f(x)));
 
-    // Backwards: row i of J is what unit cotangent i becomes. Nothing is written by hand; the tape is asked.
+    // Backwards: unit cotangent i gives row i of J. The tape computes it; no derivative is written by hand.
     const auto backwards = [&](const Tensor& ybar) {
       Tape tape;
       const Tensor y = f(x);
       return tape.vjp({y}, {ybar}, {x})[0];
     };
-    // Forwards: column j of J is what unit direction j becomes.
+    // Forwards: unit direction j gives column j of J.
     const auto forwards = [&](const Tensor& v) { return jvp(f, x, v); };
     say(session, "J by rows, each one replay of the tape        its columns, each one direction");
     double apart = 0;
@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     }
     claim(session, apart == 0, "rows asked for backwards are the columns asked for forwards");
 
-    // The replay, step by step. x_1 has two readers, whose answers are added.
+    // The replay, step by step. x_1 has two readers, whose cotangents are added.
     const Tensor ybar = vector({1, 10});
     Tape tape;
     const Tensor y = f(x);
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
     say(session, "  b = exp(x_2)   x_2 gets {} b = {}", bbar, bbar * b);
     say(session, "  a = x_0 x_1    x_0 gets {} x_1 = {}, x_1 gets {} x_0 = {} more", abar, abar * at[1], abar, abar * at[0]);
     say(session, "xbar ={}", text(xbar));
-    claim(session, distance(xbar, vector(by_hand)) == 0, "the tape finds what the hand finds, and both readers of x_1 count");
+    claim(session, distance(xbar, vector(by_hand)) == 0, "the tape finds the result by hand, and both readers of x_1 count");
 
     // The dot-product test.
     const auto normal = [](std::int64_t n, std::uint64_t key) { return random_normal({n}, {.key = key}, 0, 1, DType::float64); };
@@ -104,8 +104,8 @@ int main(int argc, char** argv) {
     const double left = dot(forwards(v), u).item(), right = dot(v, backwards(u)).item();
     claim(session, std::abs(left - right) < 1e-13, "<J v, u> = {:.12f} = {:.12f} = <v, J^T u>", left, right);
 
-    // The Taylor test, of a right and of a wrong derivative.
-    say(session, "\nL = tanh(y_0 / 10) + y_1^2: what is left over for smaller and smaller h");
+    // The Taylor test, with a right and with a wrong derivative.
+    say(session, "\nL = tanh(y_0 / 10) + y_1^2: the remainders for smaller and smaller h");
     const auto loss = [](const Tensors& in) {
       const Tensor at = f(in[0]);
       return Tensors{tanh(slice(at, 0, 0, 1) / 10) + square(slice(at, 0, 1, 2))};
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
     const auto wrong = taylor_test(forgetful, {x}, session.world());
     claim(session, !wrong.passed, "with one factor of y_1^2 off the tape it does not: {}", wrong.message);
 
-    // What it costs: the gradient of one number by 1000 takes one replay.
+    // The cost: the gradient of one number with respect to 1000 takes one replay.
     const Tensor many = normal(1000, 3);
     int runs = 0;
     const auto g = [&](const Tensor& at) {

@@ -4,20 +4,20 @@
 //   build/examples/lessons/01_allgather --ranks 5                five
 //   mpiexec -n 2 build/examples/lessons/01_allgather             processes
 //
-// Write what all ranks hold on top of each other: one long vector x = (x_0, ..., x_{P-1}). After an allgather every rank holds
-// all of it, so that y = (x, x, ..., x). That is a linear map, and like every linear map a matrix:
+// Write the data of all ranks on top of each other: one long vector x = (x_0, ..., x_{P-1}). After an allgather every rank holds
+// all of it, so y = (x, x, ..., x). That is a linear map, and like every linear map a matrix:
 //
 //       [ I ]                                                [ y_0     ]
 //   A = [ I ]   P blocks, each the identity;        y = A x = [ ...     ]
 //       [ I ]                                                [ y_{P-1} ]
 //
-// Reverse-mode differentiation needs no more than the transpose. If L is a function of y and ybar = dL/dy, the chain rule says
+// Reverse-mode differentiation needs only the transpose. If L is a function of y and ybar = dL/dy, the chain rule says
 //
 //   xbar = A^T ybar = [ I I I ] ybar,      xbar_r = sum over ranks s of block r of ybar_s:
 //
-// everybody who got a copy of x_r sends back what that copy is worth, and the sum of it lands on rank r. MPI has this operation:
-// reduce_scatter. Whether A^T is right is seen from one line, the dot-product test: <A x, ybar> = <x, A^T ybar> for random x and
-// ybar. The ybar must differ from rank to rank, as the end of the lesson shows.
+// every rank that got a copy of x_r sends back the cotangent of that copy, and rank r gets their sum. MPI has this operation:
+// reduce_scatter. One line, the dot-product test, checks A^T: <A x, ybar> = <x, A^T ybar> for random x and ybar. The ybar must
+// differ between ranks, as the end of the lesson shows.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -26,21 +26,21 @@ int main(int argc, char** argv) {
   return run_lesson(argc, argv, 3, [](Session& session) {
     const auto& comm = session.world();
     const auto P = session.ranks(), rank = session.rank();
-    // One number per rank. `unit` is a stacked vector that is 1 in one place: the part of it that this rank holds.
+    // One number per rank. `unit`: this rank's part of a stacked vector that is 1 in one place and 0 elsewhere.
     const auto unit = [&](std::int64_t length, std::int64_t place) {
       std::vector<double> values(static_cast<std::size_t>(length), 0.0);
       if (place / length == rank) values[static_cast<std::size_t>(place % length)] = 1;
       return from_vector({length}, values, DType::float64);
     };
     const auto A = [&](const Tensor& x) { return allgather(x, comm); };
-    const auto A_transposed = [&](const Tensor& ybar) {  // nothing written by hand: the tape is asked
+    const auto A_transposed = [&](const Tensor& ybar) {  // computed by the tape
       const Tensor x = zeros({1}, DType::float64);
       Tape tape;
       const Tensor y = A(x);
       return tape.vjp({y}, {ybar}, {x})[0];
     };
 
-    // Column j of a matrix is what it makes of unit vector j. P + P^2 communications print the whole story.
+    // The function maps unit vector j to column j of its matrix. P + P^2 communications print the whole matrices.
     std::vector<std::vector<double>> columns, columns_transposed;
     for (int j = 0; j < P; ++j) columns.push_back(allgather(A(unit(1, j)), comm).to_vector());
     for (int j = 0; j < P * P; ++j) columns_transposed.push_back(allgather(A_transposed(unit(P, j)), comm).to_vector());
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
           right);
     claim(session, distance(A_transposed(ybar), reduce_scatter(ybar, comm, Rows(p, 1))) < 1e-14, "A^T is reduce_scatter");
 
-    // A plausible wrong adjoint: P times one's own block. Cotangents that are the same everywhere do not show it.
+    // A plausible wrong adjoint: P times one's own block. Equal cotangents on all ranks do not detect it.
     const auto wrong = [&](const Tensor& g) { return double(P) * slice(g, 0, rank, rank + 1); };
     const Tensor same = ones({P}, DType::float64);
     say(session, "A wrong adjoint, P times one's own block:");

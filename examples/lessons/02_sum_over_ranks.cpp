@@ -3,21 +3,21 @@
 //   build/examples/lessons/02_sum_over_ranks            four ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/02_sum_over_ranks
 //
-// P ranks hold one number x_r each and want the gradient of L = s^2, where s = x_0 + ... + x_{P-1}. By hand: dL/dx_r = 2 s.
-// On every rank one writes
+// P ranks hold one number x_r each and want the gradient of L = s^2, where s = x_0 + ... + x_{P-1}. By hand: dL/dx_r = 2 s. On
+// every rank one writes
 //
 //   y = allreduce(x);   loss = y * y;   tape.gradient(loss, {x})
 //
-// and finds P times that. Nothing is wrong. There are P copies of the loss, one on each rank, and the gradient is that of all
-// the numbers handed in, *added up*: P s^2. No other reading works for all programs: of a loss on one rank only, of P different
-// losses, or of a share of the loss on each rank, the sum is what everybody means. As matrices at P = 2: with R = [1; 1], which
-// copies a value to two ranks, and R^T = [1 1], which adds,
+// and finds P times that. This is no error. There are P copies of the loss, one on each rank, and the gradient is that of their
+// *sum* over ranks: P s^2. Only this rule works for all programs: for a loss on one rank only, for P different losses, and for a
+// share of the loss on each rank, the sum is what is meant. As matrices at P = 2: with R = [1; 1], which copies a value to two
+// ranks, and R^T = [1 1], which adds,
 //
 //   allreduce = R R^T = [1 1; 1 1] is its own transpose, and (R R^T) [1; 1] = [2; 2].
 //
-// Who means one value s that happens to be stored P times says so by its type: allreduce_invariant = R^T ends in a space where
+// A program that means one value s that is stored P times says so by its type: allreduce_invariant = R^T ends in a space where
 // the value counts once, and its adjoint R copies the cotangent and adds nothing. To add such a value to shares of a loss, which
-// vary from rank to rank, write once(value): the value on rank 0 and 0 elsewhere. Nothing here divides by P behind one's back.
+// vary from rank to rank, write once(value): the value on rank 0 and 0 elsewhere. The library never divides by P implicitly.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     const double s = total(x, comm);
     say(session, "{} ranks hold 1 to {}: s = {}, L = s^2 = {}, dL/dx = 2 s = {} by hand\n", P, P, s, s * s, 2 * s);
 
-    // What is handed in, all ranks together, and the gradient of that: by the tape, and by a central difference in x_0.
+    // The sum of the losses of all ranks, and its gradient: by the tape, and by a central difference in x_0.
     using Loss = std::function<Tensor(const Tensor&)>;
     const auto show = [&](const char* text, const Loss& loss, double factor) {
       const auto objective = [&](const Tensor& at) {
@@ -41,20 +41,20 @@ int main(int argc, char** argv) {
       const double gradient = tape.gradient(loss(x), {x})[0].item();
       const Tensor step = full({}, session.rank() == 0 ? 1e-3 : 0, DType::float64);
       const double difference = (objective(x + step) - objective(x - step)) / 2e-3;
-      say(session, "{:44} handed in, sum {:6}   gradient {:4} = {} x 2 s", text, objective(x), gradient, gradient / (2 * s));
+      say(session, "{:44} sum over ranks {:6}   gradient {:4} = {} x 2 s", text, objective(x), gradient, gradient / (2 * s));
       require(std::abs(gradient - factor * 2 * s) < 1e-12 * gradient, "[lesson] {}: gradient {}", text, gradient);
       return std::abs(difference - gradient) < 1e-8 * gradient;
     };
     bool as_handed_in = show(
         "square(allreduce(x)) on every rank", [&](const Tensor& v) { return square(allreduce(v, comm)); }, P);
-    // The right forms. The value handed in is the same on all ranks in the first one, and typed so: there it counts once.
+    // The right forms. The first one gives the same value on all ranks, and its type says so: it counts once.
     show(
         "square(allreduce_invariant(x)) on every rank", [&](const Tensor& v) { return square(allreduce_invariant(v, comm)); }, 1);
     as_handed_in &= show(
         "once(square(allreduce_invariant(x)))", [&](const Tensor& v) { return once(square(allreduce_invariant(v, comm)), comm); },
         1);
     as_handed_in &= show(
-        "square(reduce(x)), handed in by rank 0 alone",
+        "square(reduce(x)) on rank 0 only",
         [&](const Tensor& v) {
           const Tensor y = reduce(v, comm, 0);
           return session.rank() == 0 ? square(y) : Tensor();
@@ -63,11 +63,11 @@ int main(int argc, char** argv) {
     as_handed_in &= show(
         "x * allreduce(x): this rank's share of s^2", [&](const Tensor& v) { return v * allreduce(v, comm); }, 1);
     say(session, "The second one is typed: one value, stored {} times, that counts once.\n", P);
-    claim(session, as_handed_in, "untyped, the gradient is that of the sum of what all ranks hand in (central differences)");
+    claim(session, as_handed_in, "untyped, the gradient is that of the sum of the losses of all ranks (central differences)");
 
     // The same trap in every training program: a penalty on weights that all ranks share. The data's loss is a share on each
-    // rank, computed from replicate(w). The penalty is one number: computed on every rank from its copy it is there P times;
-    // computed from w itself it is the same everywhere by type, too, and once() makes it a share.
+    // rank, computed from replicate(w). The penalty is one number: computed on every rank from its copy of w, it counts P times;
+    // computed from w itself, its type says that it is replicated, and once() makes it a share.
     const Tensor w = full({}, 3, DType::float64);
     const auto penalised = [&](bool counts_once) {
       Tape tape;

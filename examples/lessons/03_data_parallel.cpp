@@ -7,13 +7,13 @@
 //
 //   L(w) = 1/N sum_n l(w, x_n) = sum_r L_r(w),      L_r(w) = 1/N sum over the samples n of rank r,
 //
-// so that dL/dw = sum_r dL_r/dw. Usually a program computes the terms and calls an allreduce by hand (or a wrapper does, or a
-// hook). But somewhere the one w became P copies, one for each rank, which are then used differently: w_ = replicate(w), the
-// matrix R = [I; I; ...; I]. It moves nothing forwards. Its transpose R^T = [I I ... I] is the sum over ranks: the allreduce
-// that everybody writes is there once somebody says where the copies were made.
+// so dL/dw = sum_r dL_r/dw. Usually a program computes the terms and calls an allreduce by hand (or a wrapper or a hook does).
+// But at some place the one w became P copies, one for each rank, which are then used differently: w_ = replicate(w), the matrix
+// R = [I; I; ...; I]. It moves no data forwards. Its transpose R^T = [I I ... I] is the sum over ranks: the usual allreduce
+// follows from naming the place where the copies were made.
 //
-// N is the *global* number of samples, and nothing is averaged over ranks. Averages of averages are wrong as soon as two ranks
-// have different numbers of samples, which the last lines show: there are 10 samples, and 4 ranks get 3, 3, 2 and 2.
+// N is the *global* number of samples, and nothing is averaged over ranks. Averages of averages are wrong if two ranks have
+// different numbers of samples, as the last lines show: there are 10 samples, and 4 ranks get 3, 3, 2 and 2.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
       Tape tape;
       return tape.gradient(errors(all_x, all_t, w, v) * (1.0 / samples), {w, v});
     };
-    const auto local = [&](double count) {  // this rank's samples alone
+    const auto local = [&](double count) {  // only this rank's samples
       Tape tape;
       return tape.gradient(errors(x, t, w, v) * (1.0 / count), {w, v});
     };
@@ -60,7 +60,8 @@ int main(int argc, char** argv) {
     claim(session, distance(g[0], expected[0]) < 1e-13 && distance(g[1], expected[1]) < 1e-13,
           "the gradient on every rank is that of one process on the whole batch");
 
-    // An outer tape sees the replay of the inner one: the backward pass, which nobody wrote, communicates like this.
+    // An outer tape records the replay of the inner one and shows the communication of the backward pass, which follows
+    // automatically.
     Tape watch;
     {
       Tape tape;
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
             "two weights, two reductions (on one rank nothing is to be done)\n");
     }
 
-    // The mean over ranks of each rank's mean, which is what averaging gradients computes. A rank without samples adds nothing.
+    // The mean over ranks of each rank's mean, which is the result of averaging gradients. A rank without samples adds nothing.
     if (session.ranks() <= samples) {
       const Tensor averaged = allreduce(local(double(x.dim(0)))[0], comm) * (1.0 / session.ranks());
       const bool even = samples % session.ranks() == 0;

@@ -3,22 +3,21 @@
 //   build/examples/lessons/04_heat              three ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/04_heat
 //
-// A rod is cut in blocks, one per rank. A step of the heat equation needs a cell's neighbours,
+// A rod is cut into blocks, one per rank. A step of the heat equation needs the neighbours of each cell,
 //
 //   u_i' = u_i + k (u_{i-1} - 2 u_i + u_{i+1}),        u = 0 beyond both ends,
 //
 // so every rank first fetches one ghost cell from each side: the halo exchange. Stacked over ranks it is a matrix E of zeros and
-// ones with one row per cell and ghost. Transposed: a ghost's cotangent travels home and is *added* to that of the cell of which
-// it is a copy. E^T (1, ..., 1) therefore counts copies: 2 beside a cut and 1 elsewhere. Forgetting to add is the classical
-// mistake; the gradient is then wrong beside the cuts only, and nobody notices.
+// ones with one row per cell and ghost. Transposed: the cotangent of a ghost returns to the cell of which the ghost is a copy,
+// and is *added* to the cell's own. E^T (1, ..., 1) therefore counts copies: 2 next to a cut and 1 elsewhere. Forgetting to add
+// is the classical mistake; the gradient is then wrong only next to the cuts, which is easy to miss.
 //
-// With S for the step on cells and ghosts, the final state is u_T = A u_0, A = S E S E ... S E. Given u_T, which u_0 was it?
-// Minimise
+// With S for the step on cells and ghosts, the final state is u_T = A u_0, A = S E S E ... S E. Given u_T, find u_0: minimise
 //
 //   J(u_0) = 1/2 |A u_0 - u_T|^2,        dJ/du_0 = A^T (A u_0 - u_T),
 //
-// where A^T goes back through all time steps and across all ranks; the tape does that. J is quadratic and its Hessian is A^T A,
-// so conjugate gradients need no more than gradients: A^T A p is the gradient of 1/2 |A p|^2 at p.
+// where A^T runs back through all time steps and across all ranks, computed by the tape. J is quadratic and its Hessian is A^T A,
+// so conjugate gradients need only gradients: A^T A p is the gradient of 1/2 |A p|^2 at p.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -33,8 +32,8 @@ struct Rod {
   Communicator comm;
   BoxPlanPtr halo;
 
-  // Cells are numbered from 1, so that rank r has [c_r + 1, c_{r+1} + 1) and needs one more on each side. Nobody has the places 0
-  // and `cells` + 1: an exchange brings 0 for them.
+  // Cells are numbered from 1, so rank r has [c_r + 1, c_{r+1} + 1) and needs one more on each side. No rank has the places 0 and
+  // `cells` + 1: an exchange returns 0 for them.
   explicit Rod(const Communicator& comm_) : comm(comm_) {
     const auto cuts = balanced_cuts(cells, comm.size());
     BoxPlan plan;
@@ -94,7 +93,7 @@ int main(int argc, char** argv) {
     draw("u_0", picture(truth));
     draw("u_T", picture(final));
     say(session, "\nconjugate gradients: step, |A u - u_T| and the error |u - u_0|, both relative");
-    // From 0; the residual r is minus the gradient, q = A^T A p.
+    // Starts from 0; the residual r is minus the gradient, q = A^T A p.
     const Tensor zero = zeros_like(truth);
     Tensor u = zero, r = -rod.gradient(u, final), p = r;
     double error = 1, rho = rod.inner(r, r);

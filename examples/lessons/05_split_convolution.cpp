@@ -3,20 +3,20 @@
 //   build/examples/lessons/05_split_convolution         four ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/05_split_convolution
 //
-// A volume too large for one memory is cut in slabs along its depth, one per rank; all ranks have the same kernel w. Rank r's
-// planes of the convolution's result need some planes of its neighbours. With E, the exchange that fetches them, and R,
-// which copies the kernel to all ranks, the layer is
+// A volume too large for one memory is cut into slabs along its depth, one per rank; the kernel w is replicated. Rank r's planes
+// of the result need some planes of its neighbours. With E, the exchange that fetches them, and R, which copies the kernel to all
+// ranks, the layer is
 //
 //   y = C(E x, R w),        C: every rank's own, local convolution, linear in x and in w,
 //
-// and therefore backwards, with C_x and C_w the two transposes that every convolution library has,
+// and therefore backwards, with the two transposes C_x and C_w that every convolution library has,
 //
-//   xbar = E^T C_x(ybar, R w):       planes that came from a neighbour send their cotangent home, where it is added (lesson 4),
+//   xbar = E^T C_x(ybar, R w):       cotangents of planes from a neighbour return there and are added (lesson 4),
 //   wbar = R^T C_w(E x, ybar):       the kernels' cotangents are summed over ranks (lesson 3).
 //
-// No line of this backward pass is written anywhere: it is the composition's. Hewett and Grady (arXiv 2006.03108) build layers
-// from such operators and their adjoints by hand; here the tape does. Which planes travel, for any kernel, stride, padding and
-// dilation, is what build/examples/halo draws:
+// No line of this backward pass is written by hand: it follows from the composition. Hewett and Grady (arXiv 2006.03108) build
+// layers from such operators and their adjoints by hand; here the tape does. build/examples/halo draws the planes that are sent
+// for any kernel, stride, padding and dilation:
 //
 //   build/examples/halo --extent 12 --ranks 4 --kernel 5 --stride 2 --padding 2 --outputs centred
 
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     const ConvAttributes attributes{.stride = {2, 1, 1}, .padding_low = {2, 1, 1}, .padding_high = {2, 1, 1}};
     const auto slabs = activation_layout(session.grid({.depth = session.ranks()}), shape);
 
-    // Random numbers belong to places of the whole tensor: a rank draws its planes, and they fit together.
+    // Random numbers belong to positions in the whole tensor: each rank draws those of its planes.
     const auto normal = [](const Shape& s, std::uint64_t key, const LayoutPtr& layout = {}) {
       return random_normal(s, {.key = key}, 0, 1, DType::float64, layout);
     };
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     const auto found = tape.gradient(share, {x, w});
     say(session, "backwards: {}\n", names(std::span(watch.entries()).subspan(before)));
 
-    const auto part = [](const Tensor& all, const Tensor& mine) {  // of `all`, the planes that this rank has
+    const auto part = [](const Tensor& all, const Tensor& mine) {  // the planes of `all` that this rank has
       const Box box = mine.layout()->box();
       return slice(all, 1, box.begin[1], box.end[1]);
     };

@@ -3,20 +3,20 @@
 //   build/examples/lessons/06_overlap              three ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/06_overlap
 //
-// A non-blocking message is two calls with room for work between them: isend starts it, wait ends it. Backwards the order of
-// everything turns round, and so do the roles:
+// A non-blocking message is two calls with room for work between them: isend starts it, wait ends it. Backwards the order of all
+// calls is reversed, and so are the roles:
 //
 //   forwards, downwards                     backwards, upwards
 //   irecv   starts to receive y             completes sending ybar       (wait)
 //   isend   starts to send x                completes receiving xbar     (wait)
 //   work    overlaps with the messages      its adjoint overlaps with the opposite messages
 //   wait    x is sent                       starts to receive xbar       (irecv)
-//   wait    y is there                      starts to send ybar          (isend)
+//   wait    y has arrived                   starts to send ybar          (isend)
 //
-// The cotangent of a value is there as soon as the replay comes to the wait that delivered it; that is when it can leave, and it
-// must have come by the replay's arrival at the isend. A library whose isend alone is differentiable, with a wait that does
-// nothing backwards, has to move all of it at one point and overlaps nothing. (J. Utke et al., "Toward adjoinable MPI", 2009,
-// derive these pairs.) In the ring below rank r sends x_r to rank r + 1, works, and multiplies the work by what it got.
+// The cotangent of a value is complete as soon as the replay reaches the wait that delivered it; then it can be sent, and it must
+// have arrived when the replay reaches the isend. A library in which only isend is differentiable, with a wait that does nothing
+// backwards, must move the whole message at one point and overlaps nothing. (J. Utke et al., "Toward adjoinable MPI", 2009,
+// derive these pairs.) In the ring below rank r sends x_r to rank r + 1, works, and multiplies the work by the received value.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -28,11 +28,11 @@ int main(int argc, char** argv) {
     const Tensor x =
         random_normal({1000}, {.key = 1, .stream = static_cast<std::uint64_t>(session.rank())}, 0, 1, DType::float64);
 
-    Tape watch;  // sees what the tape inside records, and then its replay
+    Tape watch;  // records the recording of the inner tape, and then its replay
     Tape tape;
     Request incoming = irecv(x.type(), comm, previous);
     Request outgoing = isend(x, comm, next);
-    const Tensor work = tanh(x);  // as much as you like: it needs neither message
+    const Tensor work = tanh(x);  // any amount of work that needs neither message
     wait(outgoing);
     const Tensor y = wait(incoming);
     const Tensor share = sum(y * work);
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     list("rank 0, forwards (communication on the left, local work after a dot):", forward);
     list("rank 0, backwards, as it ran:", backward);
 
-    // Between the start of the opposite messages and their completion lies the adjoint of the work: tanh' and its product.
+    // The adjoint of the work, tanh' and its product, lies between the start of the opposite messages and their completion.
     std::size_t started = 0, completed = backward.size(), work_between = 0;
     for (std::size_t i = 0; i < backward.size(); ++i)
       if (backward[i].name == "irecv" || backward[i].name == "isend") started = i;

@@ -3,19 +3,20 @@
 //   build/examples/lessons/07_unused_message            four ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/07_unused_message
 //
-// Each rank squares its number and passes the square on round a ring: y_r = x_{r-1}^2. Rank 0 alone uses what it got, and it
-// alone has a loss,
+// Each rank squares its number and passes the square on around a ring: y_r = x_{r-1}^2. Only rank 0 uses the received value, and
+// only rank 0 has a loss,
 //
 //   L = x_0 y_0 = x_0 x_{P-1}^2,      dL/dx_0 = x_{P-1}^2,      dL/dx_{P-1} = 2 x_0 x_{P-1},      0 for all others.
 //
-// Backwards rank r sends ybar_r to rank r - 1. Ranks 1 to P - 1 did not use y_r, so that on their graphs no path leads from the
-// receive to a loss, and a library that walks the graph never comes to it. It sends nothing, and rank 0, whose isend has an
-// adjoint that receives from rank 1, waits for ever. The usual remedy is the user's: dummy dependencies, tokens that thread
-// through every call, or adding 0 * y to a loss. Forget one and the program hangs, or takes another message for the missing one.
+// Backwards rank r sends ybar_r to rank r - 1. Ranks 1 to P - 1 did not use y_r, so no path of their graphs leads from the
+// receive to a loss, and a library that walks the graph never reaches it. It sends nothing, and rank 0, whose isend has an
+// adjoint that receives from rank 1, waits for ever. Usually the user must prevent this: by dummy dependencies, by tokens that
+// thread through every call, or by adding 0 * y to a loss. If one is forgotten, the program hangs, or takes another message for
+// the missing one.
 //
-// Here the tape is a list, not a graph: what communicated forwards communicates backwards, on every rank, in reverse order, with
-// zeros where no cotangent came. A rank without a loss calls gradient without one. The backward pass is free of deadlock wherever
-// the forward pass was.
+// Here the tape is a list, not a graph: every communication of the forward pass has its counterpart in the backward pass, on
+// every rank, in reverse order, with zeros for missing cotangents. A rank without a loss calls gradient without one. The backward
+// pass has no deadlock if the forward pass had none.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
 
     Tape watch, tape;
     Request outgoing = isend(square(x), comm, (rank + 1) % P);
-    const Tensor y = recv(x.type(), comm, (rank + P - 1) % P);  // on most ranks nobody looks at it
+    const Tensor y = recv(x.type(), comm, (rank + P - 1) % P);  // unused on most ranks
     wait(outgoing);
     Tensor loss;
     if (rank == 0) loss = x * y;
@@ -44,8 +45,8 @@ int main(int argc, char** argv) {
     claim(session, backward == "irecv isend wait wait" || backward == "isend irecv wait wait",
           "every rank took its part in the backward pass");
 
-    // A value used under a condition that differs from rank to rank is no other case: here odd ranks skip the collective's
-    // result.
+    // A value used under a condition that differs between ranks is the same case: here odd ranks ignore the result of the
+    // collective.
     Tape second;
     const Tensor mean = allreduce(x, comm, ReduceOp::avg);
     const Tensor share = rank % 2 == 0 ? x * mean : square(x);

@@ -1,4 +1,4 @@
-// Lesson 8: a contrastive loss, which a gather without gradient gets wrong.
+// Lesson 8: a contrastive loss, whose gradient is wrong if a gather has no adjoint.
 //
 //   build/examples/lessons/08_contrastive               four ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/08_contrastive
@@ -7,19 +7,19 @@
 //
 //   L = -1/(2N) sum_n [ log softmax_m(<za_n, zb_m> / tau)_n + log softmax_m(<zb_n, za_m> / tau)_n ]        (InfoNCE, both ways)
 //
-// More negatives m make it better, so that the batch is spread over ranks and every rank needs the others' embeddings: an
-// allgather. Rank r computes its rows n against all columns m, its share of L. Six programs that people write:
+// More negatives m are better, so the batch is spread over ranks and every rank needs the others' embeddings: an allgather. Rank
+// r computes its rows n against all columns m, its share of L. Six common programs:
 //
-//   exact              z_all = allgather(z), whose adjoint is reduce_scatter: a column's cotangents from all ranks come home
-//   gather, no grad    MPI or NCCL called outside the tape: columns are constants and get no cotangent at all
-//   own put back       the same, but a rank's own columns are put back in among the constants
-//   local negatives    no gather: softmax over the rank's own samples, another loss
-//   full, plain        every rank computes all N rows from allgather(z) and hands all of L in: P copies of L (lesson 2)
+//   exact              z_all = allgather(z), whose adjoint is reduce_scatter: a column's cotangents return from all ranks
+//   gather, no grad    MPI or NCCL called outside the tape: columns are constants and get no cotangents
+//   own put back       the same, but a rank's own columns replace the constants
+//   local negatives    no gather: softmax over the rank's own samples, which is another loss
+//   full, plain        every rank computes all N rows from allgather(z) and contributes all of L: P copies of L (lesson 2)
 //   full, invariant    the same with allgather_invariant: L is one value, stored P times, and counts once
 //
-// The numbers compare the gradient with respect to the weights with that of one process: quotient of the norms, cosine, and
-// relative error. Non-additive losses over ranks, this one among them, are the subject of K. Krajsek, "Adjoint MPI for
-// Non-Additive Separable Loss Functions", ISC High Performance 2023.
+// The numbers compare the gradient with respect to the weights with that of one process: ratio of the norms, cosine, and relative
+// error. Non-additive losses over ranks, including this one, are the subject of K. Krajsek, "Adjoint MPI for Non-Additive
+// Separable Loss Functions", ISC High Performance 2023.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -100,8 +100,7 @@ int main(int argc, char** argv) {
     };
     say(session, "");
     claim(session, is(exact, 1) && is(invariant, 1), "rows with an allgather, and the full matrix typed invariant, are exact");
-    claim(session, is(plain, session.ranks()), "the full matrix handed in by every rank is {} times the gradient",
-          session.ranks());
+    claim(session, is(plain, session.ranks()), "the full matrix on every rank gives {} times the gradient", session.ranks());
     claim(session, cut.ratio < 0.8 && cut.cosine < 0.99, "without the columns' cotangents half the gradient is missing");
     claim(session, (session.ranks() == 1) == is(own, 1), "putting one's own columns back repairs it on one rank only");
     claim(session, (session.ranks() == 1) == is(local, 1), "local negatives are another loss, unless there is one rank");

@@ -3,18 +3,18 @@
 //   build/examples/lessons/09_hessian_vector            four ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/09_hessian_vector
 //
-// The Hessian H of a loss with respect to n weights has n^2 elements, but H v costs two gradients: H v = d/dw <g(w), v> with
-// g = dL/dw. The first gradient is recorded (Record::yes), a scalar is made of it and differentiated once more. Across ranks
-// nothing changes, provided that the adjoints are differentiated rightly themselves. With R the copy of the weights to all
-// ranks, l_r the share of rank r, H_r its Hessian,
+// The Hessian H of a loss with respect to n weights has n^2 elements, but H v costs only two gradients: H v = d/dw <g(w), v> with
+// g = dL/dw. The first gradient is recorded (Record::yes), and a scalar computed from it is differentiated again. Across ranks
+// nothing changes, if the adjoints themselves have right derivatives. With R the copy of the weights to all ranks, l_r the share
+// of rank r, H_r its Hessian,
 //
 //   g   = R^T (l_0', ..., l_{P-1}') = sum_r l_r'(w)                 allreduce, forwards in the second sweep
 //   H v = R^T diag(H_0, ..., H_{P-1}) R v = sum_r H_r v             so its adjoint must be R: a copy
 //
-// replicate is R and its adjoint allreduce_invariant is R^T, whose adjoint is R again: two ops that are each other's transpose.
-// Many libraries let the backward pass of R call the plain allreduce R R^T. First derivatives cannot tell: the values are the
-// same. But the adjoint of R R^T is R R^T, and the second sweep sums P equal cotangents: P H v. JAX met the same question when
-// it gave `psum` a type that says whether a value varies over devices (design note 17111).
+// The adjoint of replicate = R is allreduce_invariant = R^T, whose adjoint is R again: two ops that are each other's transpose.
+// In many libraries the backward pass of R calls the plain allreduce R R^T. First derivatives do not show the difference: the
+// values are the same. But the adjoint of R R^T is R R^T, and the second sweep sums P equal cotangents: P H v. JAX had the same
+// problem when it gave `psum` a type that says whether a value varies over devices (design note 17111).
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t samples = 10, features = 3, hidden = 4;
 
-// The tempting version, as an op of one's own: right once, wrong twice.
+// The tempting version, as a user-defined op: right once, wrong twice.
 struct NaiveReplicate {
   Communicator comm;
   static constexpr OpTraits traits() { return {.name = "naive_replicate", .communicates = true}; }

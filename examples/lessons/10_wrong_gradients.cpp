@@ -1,19 +1,17 @@
-// Lesson 10: contrastive losses that are wrong in the ways found in the wild, and by how much.
+// Lesson 10: contrastive losses with wrong gradients as found in published code, and the size of the errors.
 //
 //   build/examples/lessons/10_wrong_gradients               four ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/10_wrong_gradients
 //
-// Every program below has the right value of the loss, or nearly, and many train something. What is wrong is the gradient: an
-// allgather without its adjoint, a loss over local samples, a factor of P. wrong_losses.h has each in a few lines; here each
-// one's gradient with respect to the weights of a network is held against that of one process on the whole batch:
+// Every program below has the right value of the loss, or nearly, and many train something. But the gradient is wrong: an
+// allgather without its adjoint, a loss over local samples, a factor of P. wrong_losses.h has each in a few lines; here the
+// gradient of each with respect to the weights of a network is compared with that of one process on the whole batch:
 //
-//   |g| / |true|    a factor alone is a learning rate: harmless to Adam, which divides by the gradient's size, not to SGD, and
-//   not
-//                   to a weight decay that was tuned beside it
-//   cosine          below 1 it is another direction, which no learning rate repairs
+//   |g| / |true|    a mere factor acts like a learning rate: harmless for Adam, which divides by the size of the gradient, but
+//                   not for SGD, and not for a weight decay that was tuned with it
+//   cosine          below 1 the direction differs, which no learning rate repairs
 //
-// Which of them are visible in what the network has learned? 10_wrong_training trains with each; wrong_gradients.md has the
-// table.
+// 10_wrong_training trains with each loss and shows the effects on the network; wrong_gradients.md has the table.
 
 #include <map>
 
@@ -50,7 +48,7 @@ int main(int argc, char** argv) {
                            weights);
     };
     const auto losses = wrong::losses();
-    const auto alone = comm.split(comm.rank(), 0);  // one process: this rank by itself, with all samples
+    const auto alone = comm.split(comm.rank(), 0);  // one process: only this rank, with all samples
     std::map<std::string, Tensors> truth;
     for (const auto& loss : losses)
       if (loss.name == loss.truth) truth[loss.name] = gradient(loss, alone);
@@ -75,13 +73,13 @@ int main(int argc, char** argv) {
     const auto turned = [&](const char* name) { return (ranks == 1) == (found[name].cosine > 1 - 1e-9); };
     say(session, "");
     claim(session, is("InfoNCE, exact", 1) && is("Barlow Twins, exact", 1) && is("VICReg, exact", 1), "the right ones are exact");
-    claim(session, is("full matrix, gradients summed", ranks) && is("Barlow Twins, all ranks hand in all", ranks),
-          "a loss that every rank hands in is {} times the gradient", ranks);
+    claim(session, is("full matrix, gradients summed", ranks) && is("Barlow Twins, full loss on all ranks", ranks),
+          "a full loss on every rank gives {} times the gradient", ranks);
     claim(session, is("averaged instead of summed", 1 / ranks) && is("Barlow Twins, without adjoint", 1 / ranks),
           "averages, and Barlow Twins without the adjoint of its sum, are 1/{} of it", ranks);
     claim(session, found["gather without gradient"].cosine < 0.999, "columns without a gradient turn it, on one rank, too");
     claim(session,
-          turned("the same, own columns put back") && turned("local negatives only") && turned("VICReg, all ranks hand in all"),
+          turned("the same, own columns put back") && turned("local negatives only") && turned("VICReg, full loss on all ranks"),
           "the others turn it as soon as there is a second rank");
   });
 }

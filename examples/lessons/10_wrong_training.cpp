@@ -1,16 +1,15 @@
-// What the losses of lesson 10 do to a network that is trained with them.
+// The effects of the losses of lesson 10 on a network that is trained with them.
 //
-//   build/examples/lessons/10_wrong_training --ranks 8                          classes made up here; half a minute on two idle
-//   cores build/examples/lessons/10_wrong_training --ranks 8 --data FOLDER            MNIST: images and labels, unpacked IDX
-//   files
+//   build/examples/lessons/10_wrong_training --ranks 8                  generated classes; half a minute on two idle cores
+//   build/examples/lessons/10_wrong_training --ranks 8 --data FOLDER    MNIST: images and labels, unpacked IDX files
 //       [--steps 80] [--batch 128] [--seeds 1] [--optimizer sgd|adam] [--rate R] [--only PART-OF-A-NAME]
 //
-// Each loss trains the same network (784 -> 256 -> 128, and a head of 64 that the loss sees) from the same weights on the same
-// pairs of views for the same number of steps, each rank with its part of the batch; --ranks 1 shows what is the same without
-// ranks. Labels are used afterwards only. Printed are means over seeds, and in brackets the distance from the smallest to the
-// largest: the share of test samples, moved and turned like views, whose 20 nearest training samples vote for their label;
-// alignment, the mean squared distance of two views of a sample, and uniformity, how evenly samples are spread over the sphere
-// (Wang and Isola 2020; smaller is better in both); the effective number of dimensions.
+// Each loss trains the same network (784 -> 256 -> 128, and a head of 64 for the loss) from the same weights on the same pairs of
+// views for the same number of steps, each rank with its part of the batch; --ranks 1 shows the results without ranks. Labels are
+// used only afterwards. Printed are means over seeds, and in brackets the range from the smallest to the largest: the percentage
+// of test samples, moved and turned like views, that are recognised by a vote of their 20 nearest training samples; alignment,
+// the mean squared distance of two views of a sample, and uniformity, how evenly samples are spread over the sphere (Wang and
+// Isola 2020; smaller is better for both); the effective number of dimensions.
 
 #include <array>
 #include <charconv>
@@ -55,7 +54,7 @@ Images mnist(const std::string& folder) {
           "[lesson] {} images of 28 x 28 for {} labels", result.values.size() / pixels, result.count());
   return result;
 }
-// Ten figures, each of four strokes between points of its own that jitter from sample to sample.
+// Ten figures, each with four strokes between its own points, which jitter from sample to sample.
 Images figures(std::int64_t count) {
   Images result;
   const Philox random{.key = 11};
@@ -82,7 +81,8 @@ Images figures(std::int64_t count) {
   return result;
 }
 
-// A view: moved by up to 3 pixels, turned and sheared a little, dimmed, one square blanked, noise. A function of `random` alone.
+// A view: moved by up to 3 pixels, turned and sheared a little, dimmed, with one blank square and noise. A function of `random`
+// only.
 void augment(const float* image, const Philox& random, float* view) {
   const auto between = [&](std::uint64_t i, double low, double high) { return low + (high - low) * random.uniform(i); };
   const double angle = between(0, -0.3, 0.3), shear = between(1, -0.25, 0.25), scale = between(2, 0.85, 1.2);
@@ -137,7 +137,7 @@ struct Scores {
   bool diverged = false;
 };
 
-// This rank's rows [begin, end) of a list of samples, as they are or as views.
+// This rank's rows [begin, end) of a list of samples, unchanged or as views.
 Tensor batch_of(const Images& images, std::span<const std::int64_t> samples, const Communicator& comm, const Philox* random) {
   const auto cuts = balanced_cuts(static_cast<std::int64_t>(samples.size()), comm.size());
   const auto begin = cuts[static_cast<std::size_t>(comm.rank())], end = cuts[static_cast<std::size_t>(comm.rank()) + 1];
@@ -151,8 +151,8 @@ Tensor batch_of(const Images& images, std::span<const std::int64_t> samples, con
   return constant(x);
 }
 
-// This rank's pairs of views by seed and step, of a hundred steps: all losses train on the same, which take as long to make as to
-// use.
+// This rank's pairs of views by seed and step, for a hundred steps: all losses train on the same views, because making views
+// takes as long as using them.
 using Views = std::map<std::pair<std::uint64_t, std::int64_t>, std::array<Tensor, 2>>;
 
 Scores train(const wrong::Loss& loss, const Images& images, const Options& o, std::uint64_t seed, Views& views,
@@ -240,7 +240,7 @@ std::string text(const std::vector<Scores>& runs, double Scores::*score, int dig
 int main(int argc, char** argv) {
   Options o;
   try {
-    std::vector<char*> rest(argv, argv + argc + 1);  // what launch leaves
+    std::vector<char*> rest(argv, argv + argc + 1);  // arguments that launch does not use
     int count = argc;
     take_launch_options(count, rest.data());
     o = parse(count, rest.data());
@@ -262,7 +262,7 @@ int main(int argc, char** argv) {
           text(runs, &Scores::uniformity, 3), text(runs, &Scores::dimensions, 1));
       std::fflush(stdout);
     };
-    // What rows are to be compared with is always there: the network as it was, and the right gradient of the same loss.
+    // Always prints the rows for comparison: the untrained network, and the right gradient of the same loss.
     const auto losses = wrong::losses();
     Options untrained = o;
     untrained.steps = 0;

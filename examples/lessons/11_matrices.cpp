@@ -3,18 +3,18 @@
 //   build/examples/lessons/11_matrices              three ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/11_matrices
 //
-// Lesson 1 wrote an allgather as a matrix. Every linear operation of MPI is one, and once it is drawn its adjoint can be read
-// off: turn the page on its side. With the ranks' numbers on top of each other,
+// Lesson 1 wrote an allgather as a matrix. Every linear operation of MPI is a matrix, and a drawing of the matrix shows its
+// adjoint: turn the page on its side. With the ranks' numbers on top of each other,
 //
 //   bcast     a column of ones at the root        its transpose, a row of ones at the root, is reduce
 //   scatter   the identity, cut between ranks     its transpose, the same identity seen from the other side, is gather
 //   scan      ones on and below the diagonal      its transpose is a scan from the last rank to the first
 //   shift     a permutation                       its transpose is the shift back
-//   alltoall  a permutation of blocks             its own transpose, where all blocks are alike
+//   alltoall  a permutation of blocks             its own transpose, if all blocks are equal
 //
-// What an operation does not use has a column of zeros: bcast ignores all but the root's x, and so all others get the cotangent
-// 0, which is not the same as nothing. What it does not fill has a row of zeros: reduce gives all but the root 0, and cotangents
-// that arrive there are ignored. Forgetting one of them is the commonest mistake in adjoints written by hand.
+// Unused inputs have a column of zeros: bcast ignores all x but the root's, so all other ranks get the cotangent 0, which is not
+// the same as no cotangent. Outputs that are not filled have a row of zeros: reduce gives 0 on all ranks but the root, and
+// cotangents that arrive there are ignored. Forgetting one of these is the commonest mistake in adjoints written by hand.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -23,9 +23,9 @@ namespace {
 
 using Matrix = std::vector<std::vector<double>>;  // [row][column]
 using Function = std::function<Tensor(const Tensor&)>;
-using Sizes = std::vector<std::int64_t>;  // numbers that each rank holds
+using Sizes = std::vector<std::int64_t>;  // numbers of elements on each rank
 
-// The stacked vector that is 1 in one place: the part of it that this rank holds.
+// This rank's part of the stacked vector that is 1 in one place and 0 elsewhere.
 Tensor unit(const Session& session, const Sizes& sizes, std::size_t place) {
   std::int64_t begin = 0;
   for (int r = 0; r < session.rank(); ++r) begin += sizes[static_cast<std::size_t>(r)];
@@ -38,7 +38,7 @@ std::size_t sum_of(const Sizes& sizes) {
   return static_cast<std::size_t>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}));
 }
 
-// Column j is what the function makes of unit vector j.
+// The function maps unit vector j to column j.
 Matrix matrix(const Session& session, const Function& function, const Sizes& from, const Sizes& to) {
   Matrix rows(sum_of(to));
   for (std::size_t j = 0; j < sum_of(from); ++j) {
@@ -65,7 +65,7 @@ int main(int argc, char** argv) {
     Sizes at_root(P, 0);
     at_root[static_cast<std::size_t>(root)] = session.ranks();
 
-    // Draws A and, beside it, the adjoint as the tape computes it; claims that it is A^T, and that it is what `other` does.
+    // Draws A and the adjoint as computed by the tape; claims that it is A^T, and that it equals `other`.
     const auto show = [&](const char* name, const char* adjoint, const Function& A, const Sizes& from, const Sizes& to,
                           const Function& other) {
       const Function by_tape = [&](const Tensor& ybar) {
@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
     show("reduce", "bcast", R, one, one, B);
     show("scatter", "gather", S, at_root, one, G);
     show("gather", "scatter", G, one, at_root, S);
-    // Ranks in the reverse order: scans of theirs begin at the last rank.
+    // Ranks in the reverse order: scans on this communicator begin at the last rank.
     const Communicator mirrored = comm.split(0, -session.rank());
     show(
         "scan", "scan from the last rank to the first", [&](const Tensor& x) { return scan(x, comm); }, one, one,
@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
       show("alltoall", "alltoall", T, all, all, T);
     }
 
-    // A matrix tells more than its transpose: its columns tell whose x is used, its rows whose y is filled.
+    // The matrix also shows which values are used: columns show whose x is used, rows whose y is filled.
     const auto count = [&](const Matrix& m) {
       return std::count_if(m.begin(), m.end(),
                            [](const auto& row) { return std::none_of(row.begin(), row.end(), [](double v) { return v != 0; }); });

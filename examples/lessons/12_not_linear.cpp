@@ -9,14 +9,14 @@
 //   m = max_r x_r          xbar_r = w_r S, w_r = 1 where x_r = m and 0 elsewhere
 //   p = product of x_r     xbar_r = S times the product of the *other* ranks' x
 //
-// Both have a trap. Where k ranks attain the maximum it has no derivative: along x_r it grows with slope 1 and falls with slope
-// 0. Any w_r >= 0 with sum 1 over these ranks is a subgradient; 1 on each of them is none, although "1 where x_r = m" says so:
-// the gradient is then k times too large. Here w_r = 1/k (Ties::split), the only choice that does not depend on how ranks are
-// numbered, or 1 on the lowest of them (Ties::first), which is what MPI_MAXLOC finds.
+// Both have a trap. If k ranks attain the maximum, it has no derivative: along x_r it grows with slope 1 and falls with slope 0.
+// Any w_r >= 0 with sum 1 over these ranks is a subgradient; 1 on each of them is not, although "1 where x_r = m" suggests it:
+// the gradient is then k times too large. Here w_r = 1/k (Ties::split), the only choice that does not depend on the numbering of
+// ranks, or 1 on the lowest of them (Ties::first), which is the choice of MPI_MAXLOC.
 //
-// The product of the others is p / x_r, which many programs compute: nothing to be had at x_r = 0, although the derivative is as
-// good there as anywhere. Here it is made of an exclusive scan from each side, prefix times suffix: no division, exact with
-// zeros, and again an op, so that second derivatives are right where the first one vanishes.
+// The product of the others is p / x_r in many programs, which is not defined at x_r = 0, although the derivative exists there.
+// Here it is the product of an exclusive scan from each side, prefix times suffix: no division, exact with zeros, and again an
+// op, so that second derivatives are right where the first one vanishes.
 
 #include "examples/lessons/lesson.h"
 using namespace lesson;
@@ -53,14 +53,14 @@ int main(int argc, char** argv) {
       return (total(ybar * split(x + step), comm) - total(ybar * split(x), comm)) / h;
     };
     const double right = slope(0.5), left = slope(-0.5);
-    say(session, "the last rank's x alone: slope {} to the right, {} to the left", right + 0.0, left + 0.0);
+    say(session, "along the last rank's x: slope {} to the right, {} to the left", right + 0.0, left + 0.0);
     const double mine = gradient(split, x, ybar).item();
     claim(session, rank != P - 1 || (mine >= std::min(left, right) && mine <= std::max(left, right)),
           "split lies between the slopes of both sides: a subgradient");
     claim(session, std::abs(total(gradient(split, x, ybar), comm) - S) < 1e-14 * S && total(gradient(first, x, ybar), comm) == S,
           "all ranks together get S, once, however many tie");
 
-    // A tie is a kink. The check of adjoints knows that there is no derivative to check, and says so.
+    // A tie is a kink. The check of adjoints detects that there is no derivative to check, and reports it.
     const auto report = adjoint_check([&](const Tensors& in) { return Tensors{split(in[0])}; }, {x}, comm, {.linear = false});
     say(session, "adjoint_check at the tie: {}", P > 2 ? report.message : "(no ties on this many ranks)");
     claim(session, P <= 2 || (!report.passed && !report.kink.empty()),

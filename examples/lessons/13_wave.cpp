@@ -10,18 +10,19 @@
 //   u_{t+1} = 2 u_t - u_{t-1} + c^2 L u_t,   L = - [ 4 -20  4 ]       u = 0 beyond the rim,
 //                                                6 [ 1   4  1 ]
 //
-// reads the neighbours on the diagonal, too: each block needs ghosts from up to eight ranks. Named as boxes they come in one
-// round, corners included, and so does the adjoint: a cell in a corner of a block has four copies, and E^T (1, ..., 1) counts
-// them.
+// also reads the diagonal neighbours: each block needs ghosts from up to eight ranks. If they are named as boxes, one exchange
+// fetches all of them including corners, and so does the adjoint: a cell in a corner of a block has four copies, and E^T (1, ...,
+// 1) counts them.
 //
-// Data assimilation: some sensors saw the membrane now and then. Which u_0 was it? Minimise
+// Data assimilation: some sensors measured the membrane at a few times. To find u_0, minimise
 //
-//   J(u_0) = 1/2 sum over t of |H u_t - d_t|^2          H picks the sensors
+//   J(u_0) = 1/2 sum over t of |H u_t - d_t|^2          H selects the sensors
 //
-// over all cells; the gradient runs back through 100 steps and all ranks. The speed c^2 is an input as well, whose gradient a
-// seismologist would want; so the tape keeps L u_t of every step. `recompute` keeps only what goes into a segment of steps and
-// runs it again in the replay: sqrt(T) segments of sqrt(T) steps need 2 sqrt(T) states instead of T, for one more forward pass
-// (Griewank and Walther, 2000, go on to log T). What a segment uses beside its argument, here c^2, gets its gradient as well.
+// over all cells; the gradient runs back through 100 steps and all ranks. The speed c^2 is an input, too, whose gradient is of
+// interest in seismology; so the tape keeps L u_t of every step. `recompute` keeps only the input of a segment of steps and runs
+// the segment again in the replay: sqrt(T) segments of sqrt(T) steps need 2 sqrt(T) states instead of T, for one more forward
+// pass (Griewank and Walther, 2000, continue to log T). Other variables that a segment uses, here c^2, get their gradients as
+// well.
 
 #include <utility>
 
@@ -35,7 +36,7 @@ constexpr int segments = 10, steps = 10;
 
 struct Membrane {
   Communicator comm;
-  std::vector<Box> have, need;  // in cells and a rim of one, so that cell (i, j) is at (i + 1, j + 1)
+  std::vector<Box> have, need;  // in cells plus a rim of one, so that cell (i, j) is at (i + 1, j + 1)
   BoxPlanPtr halo;
 
   explicit Membrane(const Communicator& comm_) : comm(comm_) {
@@ -51,7 +52,7 @@ struct Membrane {
   }
   Box mine() const { return have[static_cast<std::size_t>(comm.rank())]; }
   double inner(const Tensor& a, const Tensor& b) const { return total(dot(a, b), comm); }
-  // This rank's cells of a function of the place.
+  // This rank's cells of a function of the position.
   Tensor cut(const std::function<double(double, double)>& f) const {
     std::vector<double> values;
     for (auto i = mine().begin[0]; i < mine().end[0]; ++i)
@@ -65,7 +66,7 @@ struct Membrane {
     const auto at = [&](int i, int j) { return slice(slice(ghosts, 0, 1 + i, 1 + i + u.dim(0)), 1, 1 + j, 1 + j + u.dim(1)); };
     return (4 * (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1)) + at(-1, -1) + at(-1, 1) + at(1, -1) + at(1, 1) - 20 * u) / 6;
   }
-  // u_t on top of u_{t-1}, and the same `steps` later.
+  // Takes u_t on top of u_{t-1}; returns the same `steps` later.
   Tensor advance(const Tensor& state, const Tensor& speed) const {
     Tensor u = upper(state), before = slice(state, 0, u.dim(0), state.dim(0));
     for (int t = 0; t < steps; ++t) before = std::exchange(u, 2 * u - before + speed * laplacian(u));
@@ -73,7 +74,7 @@ struct Membrane {
   }
   static Tensor upper(const Tensor& state) { return slice(state, 0, 0, state.dim(0) / 2); }
 
-  // What the sensors see after each segment; at rest in the beginning.
+  // The measurements of the sensors after each segment; initially at rest.
   Tensors observe(const Tensor& u, const Tensor& speed, const Tensor& sensors, bool again) const {
     Tensors seen;
     Tensor state = concatenate({u, u}, 0);
@@ -95,7 +96,7 @@ struct Membrane {
     return tape.gradient(misfit(observe(u, speed, sensors, again), data), {u, speed});
   }
 
-  // All of it on rank 0: an exchange in which nobody else needs anything.
+  // Gathers the membrane on rank 0: an exchange in which no other rank needs anything.
   Tensor whole(const Tensor& u) const {
     BoxPlan plan{have, std::vector<Box>(have.size(), Box{{1, 1}, {1, 1}})};
     plan.need[0] = {{1, 1}, {cells + 1, cells + 1}};
@@ -127,7 +128,7 @@ int main(int argc, char** argv) {
       return std::exp(-((i - y) * (i - y) + (j - x) * (j - x)) / (width * width));
     };
     const auto hills = [&](double i, double j) { return 0.95 * bump(i, j, 12, 13, 4) + 0.7 * bump(i, j, 27, 24, 5); };
-    const auto lens = [&](double i, double j) { return 0.25 - 0.12 * bump(i, j, 20, 30, 8); };  // slow in its middle
+    const auto lens = [&](double i, double j) { return 0.25 - 0.12 * bump(i, j, 20, 30, 8); };  // slow in the middle
     const auto lattice = [](double i, double j) { return int(i) % 2 == 1 && int(j) % 2 == 1 ? 1.0 : 0.0; };
     const Tensor truth = membrane.cut(hills), speed = membrane.cut(lens), sensors = membrane.cut(lattice);
 
@@ -138,13 +139,13 @@ int main(int argc, char** argv) {
     say_in_turn(session,
                 fmt::format("rank {}: a cell in a corner of its block has {} copies\n", session.rank(), max(copies).item()));
 
-    // The gradient, with and without recomputation, and what each holds at its peak.
+    // The gradient, with and without recomputation, and the memory of each at its peak.
     const Tensors data = membrane.observe(truth, speed, sensors, false);
     const auto zero = zeros_like(truth);
     const auto measured = [&](bool again) {
       const auto held = [] { return memory_statistics(DeviceKind::cpu); };
       barrier(membrane.comm);
-      // Ranks that are threads share their memory.
+      // Ranks as threads share their memory.
       if (session.rank() == 0 || !membrane.comm.transport().in_one_process()) reset_peak_memory(DeviceKind::cpu);
       barrier(membrane.comm);
       const auto before = held().current_bytes;
@@ -177,13 +178,13 @@ int main(int argc, char** argv) {
       error = std::sqrt(membrane.inner(u - truth, u - truth) / membrane.inner(truth, truth));
       if (k % 10 == 0) say(session, "{:3}   {:.2e}", k, error);
     }
-    say(session, "\nu_0, what {} steps later is left of it, and what was found", segments * steps);
+    say(session, "\nu_0, the membrane {} steps later, and the recovered u_0", segments * steps);
     Tensor state = concatenate({truth, truth}, 0);
     for (int s = 0; s < segments; ++s) state = membrane.advance(state, speed);
     draw(session, membrane, {truth, Membrane::upper(state), u});
     claim(session, error < 0.02, "u_0 is recovered to {:.1f} % by {} sensors", 100 * error, membrane.inner(sensors, sensors));
 
-    // One rank alone.
+    // The same on one rank.
     const Membrane alone(session.world().split(session.rank(), 0));
     const Tensor its_truth = alone.cut(hills), its_speed = alone.cut(lens), its_sensors = alone.cut(lattice);
     const Tensors its = alone.gradient(zeros_like(its_truth), its_speed, its_sensors,

@@ -1,5 +1,5 @@
 #pragma once
-// What the lessons share: how they start, how ranks speak one after the other, and how a claim is checked. No mathematics.
+// Helpers of the lessons: start, output in the order of ranks, and checked claims. No mathematics.
 
 #include <mpigrad/mpigrad.h>
 
@@ -32,7 +32,7 @@ inline void say_in_turn(const Session& session, const std::string& text) {
   if (session.rank() == 0) fmt::print("{}", all);
 }
 
-// States what every rank has found to hold; where it does not, on any rank, the program ends with an error. Collective.
+// States a fact that every rank has checked; if it does not hold on some rank, the program ends with an error. Collective.
 template <class... Arguments>
 void claim(const Session& session, bool holds, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   const Untaped scope;
@@ -53,14 +53,14 @@ inline double norm(const Tensor& x) {
   return std::sqrt(dot(x, x).item());
 }
 
-// This rank's rows of x, of which all ranks have the whole.
+// This rank's rows of x, which is whole on all ranks.
 inline Tensor my_rows(const Tensor& x, const Communicator& comm) {
   const auto cuts = balanced_cuts(x.dim(0), comm.size());
   const auto r = static_cast<std::size_t>(comm.rank());
   return slice(x, 0, cuts[r], cuts[r + 1]);
 }
 
-// Names of tape entries on one line; of those that communicate only, if asked.
+// Names of tape entries on one line; on request only of those that communicate.
 inline std::string names(std::span<const Tape::Entry> entries, bool communication_only = false) {
   std::string line;
   for (const auto& entry : entries)
@@ -80,7 +80,7 @@ int run_lesson(int argc, char** argv, int ranks, Body body) {
     if (by_hand && options.ranks == 0 && options.transport != "mpi")
       arguments.insert(arguments.begin() + 1, {option.data(), number.data()});
   } catch (const Error&) {
-    // `run` meets the same error and prints it.
+    // `run` throws the same error again and prints it.
   }
   return run(static_cast<int>(arguments.size()) - 1, arguments.data(), [&](Session& session) {
     const std::string name = std::string_view(argv[0]).substr(std::string_view(argv[0]).rfind('/') + 1).data();

@@ -1,6 +1,6 @@
 #pragma once
-// Contrastive losses over ranks, right and in the ways in which they are found to be wrong. Each is this rank's share for its
-// rows of two views, N samples on all ranks together; gradients are summed over ranks, as everywhere here.
+// Contrastive losses over ranks: right ones, and wrong ones as found in published code. Each is this rank's share for its rows of
+// two views, with N samples on all ranks together; gradients are summed over ranks, as always.
 
 #include "examples/lessons/lesson.h"
 
@@ -8,8 +8,8 @@ namespace lesson::wrong {
 
 struct Loss {
   std::string name;
-  std::string truth;  // the name of the right one
-  double rate = 0;    // that suits the right one: of SGD with momentum 0.9
+  std::string truth;  // name of the right loss
+  double rate = 0;    // learning rate of SGD with momentum 0.9 for the right loss
   std::function<Tensor(const Tensor& a, const Tensor& b, const Communicator& comm)> share;
 };
 
@@ -35,7 +35,7 @@ inline Tensor info_nce(const Tensor& rows, const Tensor& columns, std::int64_t f
   const Tensor partners = slice(columns, 0, first, first + rows.dim(0));
   return sum(logsumexp(matmul(rows, columns, {.transpose_b = true}) / tau, {1})) - sum(rows * partners) / tau;
 }
-// What a call of the communication library outside the tape gives: numbers.
+// The result of a call of the communication library outside the tape: constants.
 inline Tensor untaped(const std::function<Tensor()>& call) {
   const Untaped scope;
   return constant(call());
@@ -51,7 +51,8 @@ inline Tensor twins(const Tensor& c) {
   const Tensor eye = cast(identity(c.dim(0)), c.dtype());
   return sum(square((c - eye) * (eye + (1 - eye) * std::sqrt(lambda)))) / double(c.dim(0));
 }
-// (25, 25, 1), of all samples' statistics; `of_statistics` is how much of their part this rank hands in.
+// Weights (25, 25, 1), with statistics over all samples; `of_statistics` is the fraction of their part that this rank
+// contributes.
 inline Tensor vicreg(const Tensor& a, const Tensor& b, const Communicator& comm, double of_statistics) {
   const double n = double(place_of(a, comm).all), d = double(a.dim(1));
   Tensor loss = sum(square(a - b)) * (25 / (n * d));
@@ -71,7 +72,7 @@ inline std::vector<Loss> losses() {
     const std::string right = truth;
     list.push_back({name, right, right.starts_with("InfoNCE") ? 0.1 : right.starts_with("Barlow") ? 0.3 : 0.01, share});
   };
-  // Both views' columns by `columns(z, comm, first)`, and what a rank hands in multiplied by `factor(ranks)`.
+  // The loss with both views' columns from `columns(z, comm, first)`, times `factor(ranks)`.
   const auto rows_against = [](auto columns, auto factor) {
     return [=](T za, T zb, C comm) {
       const Tensor a = unit(za), b = unit(zb);
@@ -102,7 +103,7 @@ inline std::vector<Loss> losses() {
   });
   add("averaged instead of summed", "InfoNCE, exact", rows_against(gathered, [](int ranks) { return 1.0 / ranks; }));
 
-  // C = 1/N ahat^T bhat of all samples; `handed_in` of its loss by each rank.
+  // This rank's part of C = 1/N ahat^T bhat over all samples.
   const auto correlation = [](T a, T b, C comm) {
     const double n = double(place_of(a, comm).all);
     return matmul(standard(a, comm, n, true), standard(b, comm, n, true), {.transpose_a = true}) / n;
@@ -114,10 +115,10 @@ inline std::vector<Loss> losses() {
     const Tensor others = untaped([&] { return allreduce(constant(own), comm) - constant(own); });
     return twins(own + others) / double(comm.size());
   });
-  add("Barlow Twins, all ranks hand in all", "Barlow Twins, exact",
+  add("Barlow Twins, full loss on all ranks", "Barlow Twins, exact",
       [=](T a, T b, C comm) { return twins(allreduce(correlation(a, b, comm), comm)) * 1.0; });
   add("VICReg, exact", "VICReg, exact", [](T a, T b, C comm) { return vicreg(a, b, comm, 1.0 / comm.size()); });
-  add("VICReg, all ranks hand in all", "VICReg, exact", [](T a, T b, C comm) { return vicreg(a, b, comm, 1); });
+  add("VICReg, full loss on all ranks", "VICReg, exact", [](T a, T b, C comm) { return vicreg(a, b, comm, 1); });
   return list;
 }
 

@@ -35,7 +35,7 @@ def factor(name, found, expected):
     print(f"{name:66s} {along:8.4f}" + (f"   another direction, {rest:.2f} of its length" if rest > 1e-6 else ""))
 
 
-# 1. The mean of a loss over a batch that is divided over ranks: w is the same on all of them.
+# 1. The mean of a loss over a batch that is divided over ranks: w is replicated.
 error = lambda w, x, t: jnp.sum((x @ w.T - t) ** 2)
 expected = jax.grad(lambda w: error(w, x, t) / N)(w)
 factor("1. shard_map(grad), sum over my samples / N", on_ranks(lambda w, x, t: jax.grad(lambda w: error(w, x, t) / N)(w), (whole, split, split), whole)(w, x, t), expected)
@@ -56,7 +56,7 @@ factor("3. two layers and a psum: by x", on_ranks(layers, specs, whole)(x, w1, w
 untyped = on_ranks(lambda *a: layers(*a)[None], specs, split, checked=False)(x, w1, w2)
 factor("   the same without types: by x, on rank 0", untyped[0], expected)
 
-# 4. A contrastive loss: my rows against everybody's columns.
+# 4. A contrastive loss: my rows against all ranks' columns.
 loss = lambda a, columns, partners: jnp.sum(jax.nn.logsumexp(a @ columns.T, axis=1) - jnp.sum(a * partners, 1)) / N
 expected = jax.grad(lambda b: loss(za, b, b))(zb)
 contrast = jax.grad(lambda b, a: loss(a, lax.all_gather(b, "r", tiled=True), b))

@@ -1,5 +1,5 @@
-// Five programs that every distributed system has, each beside one process: the factor by which its gradient is too large. The
-// page README.md has them beside PyTorch, JAX, Horovod and Megatron.
+// Five programs that every distributed system has, each compared with one process: the factor by which its gradient is too large.
+// The page README.md compares them with PyTorch, JAX, Horovod and Megatron.
 //
 //   build/examples/lessons/coming_from_programs             four ranks, threads of one process
 //   mpiexec -n 2 build/examples/lessons/coming_from_programs
@@ -18,7 +18,7 @@ Tensor data_parallel(const Tensor& x, const Tensor& t, const Tensor& w, const Co
 
 // ---- 2. A loss of a sum over ranks, which every rank knows.
 Tensor known_to_all(const Tensor& x, const Communicator& comm) {
-  return square(allreduce(sum(square(x)), comm));  // P copies of one loss are handed in
+  return square(allreduce(sum(square(x)), comm));  // P copies of one loss
 }
 Tensor known_to_all_once(const Tensor& x, const Communicator& comm) {
   return once(square(allreduce_invariant(sum(square(x)), comm)), comm);
@@ -30,13 +30,13 @@ Tensor two_layers(const Tensor& x, const Tensor& my_w1, const Tensor& my_w2, con
   return allreduce_invariant(linear(hidden, my_w2), comm);
 }
 
-// ---- 4. A contrastive loss: my rows against everybody's columns.
+// ---- 4. A contrastive loss: my rows against all ranks' columns.
 Tensor contrast(const Tensor& za, const Tensor& zb, const Communicator& comm) {
   const Tensor scores = matmul(za, allgather(zb, comm), {.transpose_b = true});
   return sum(logsumexp(scores, {1}) - sum(za * zb, {1})) / double(N);
 }
 
-// ---- 5. A stencil on a line in blocks: ghosts from both neighbours, round the ring.
+// ---- 5. A stencil on a line in blocks: ghosts from both neighbours, around the ring.
 Tensor stencil(const Tensor& u, const Communicator& comm) {
   const auto n = u.dim(0);
   const Tensor left = shift(slice(u, 0, n - 1, n), comm, 1), right = shift(slice(u, 0, 0, 1), comm, -1);
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     const auto normal = [](const Shape& shape, std::uint64_t key) {
       return random_normal(shape, {.key = key}, 0, 1, DType::float64);
     };
-    // The factor of a gradient that is parallel to the right one; nothing where it is another direction.
+    // The factor of a gradient that is parallel to the right one; empty if its direction differs.
     const auto row = [&](const char* name, const Tensor& found, const Tensor& expected, double factor) {
       const auto all = [&](const Tensor& a, const Tensor& b) { return total(dot(a, b), comm); };
       const double found_factor = all(found, expected) / all(expected, expected);

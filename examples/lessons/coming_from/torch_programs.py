@@ -53,10 +53,10 @@ def main(rank, ranks):
     expected = expected[rank * N // ranks : (rank + 1) * N // ranks]
     factor("2. distributed.nn.functional.all_reduce, squared, on every rank", gradient(with_gradient.all_reduce((my_x**2).sum()) ** 2, my_x)[0], expected)
     s = (my_x**2).sum()
-    dist.all_reduce(s)  # in place, behind autograd's back
+    dist.all_reduce(s)  # in place, not recorded by autograd
     factor("   distributed.all_reduce, squared, on every rank", gradient(s**2, my_x)[0], expected)
 
-    # 4. A contrastive loss: my rows against everybody's columns.
+    # 4. A contrastive loss: my rows against all ranks' columns.
     loss = lambda a, columns, partners: (torch.logsumexp(a @ columns.T, 1) - (a * partners).sum(1)).sum() / N
     all_b = leaf(zb)
     (expected,) = gradient(loss(za, all_b, all_b), all_b)

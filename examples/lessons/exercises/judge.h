@@ -1,5 +1,6 @@
 #pragma once
-// What judges an exercise: it runs on 1, 2, 3, 4 and 5 ranks, threads of one process, and what one process finds is right.
+// The judge of the exercises: it runs an exercise on 1, 2, 3, 4 and 5 ranks as threads of one process; the results of one process
+// are right.
 
 #include <mpigrad/mpigrad.h>
 
@@ -15,12 +16,12 @@ namespace judge {
 
 using namespace mpigrad;
 
-// Numbers drawn from a normal distribution; another `stream` on each rank makes them differ between ranks.
+// Normally distributed random numbers; another `stream` on each rank makes them differ between ranks.
 inline Tensor normal(const Shape& shape, std::uint64_t key, int stream = 0) {
   return random_normal(shape, {.key = key, .stream = static_cast<std::uint64_t>(stream)}, 0, 1, DType::float64);
 }
 
-// This rank's rows of x, of which all ranks have the whole: as even as possible, and not all alike.
+// This rank's rows of x, which is whole on all ranks: as even as possible, but not all equal.
 inline Tensor my_rows(const Tensor& x, const Communicator& comm) {
   const auto cuts = balanced_cuts(x.dim(0), comm.size());
   const auto r = static_cast<std::size_t>(comm.rank());
@@ -36,7 +37,7 @@ inline std::string numbers(const Tensor& x) {
   return "(" + text + ")";
 }
 
-// An Error with both unless they agree to `tolerance`.
+// Throws an Error with both values unless they agree to `tolerance`.
 inline void compare(const char* what, const Tensor& found, const Tensor& expected, double tolerance = 1e-12) {
   const Untaped scope;
   require(found.shape() == expected.shape(), "[exercise] {} has the shape {}, one process finds {}", what, found.shape(),
@@ -47,7 +48,7 @@ inline void compare(const char* what, const Tensor& found, const Tensor& expecte
 
 // Returns 0 if the body throws on no rank.
 inline int run(const char* title, const std::function<void(const Communicator&)>& body) {
-  // A program that hangs is ended, with what every rank was doing. What the student asks for comes first.
+  // Ends a program that hangs, with a report of what every rank was doing. A setting of the student has priority.
   setenv("MPIGRAD_CHECKS", "signatures,watchdog=5", 0);
   fmt::print("{}\n", title);
   for (int ranks = 1; ranks <= 5; ++ranks) {
@@ -68,8 +69,8 @@ inline int run(const char* title, const std::function<void(const Communicator&)>
 
 }  // namespace judge
 
-// EXERCISE("title") { what is judged, with `comm` }: ends a file. Tests put many of them into one program, which has a main of
-// its own.
+// EXERCISE("title") { checks, with `comm` } is the last statement of a file. Tests put many of them into one program with a main
+// of its own.
 #ifdef EXERCISES_TOGETHER
 #define EXERCISE(title)                                \
   static constexpr const char* exercise_title = title; \

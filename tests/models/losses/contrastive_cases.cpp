@@ -179,7 +179,7 @@ std::vector<LossCase> make_wrong() {
     const auto c = matmul(standard(z[0], at.comm), standard(z[1], at.comm), {.transpose_a = true}) * (1 / n);
     return twins(allreduce(c, at.comm)) * (1.0 / at.comm.size());
   });
-  add("barlow twins, every rank hands in all", [=](const Tensors& z, const Tensors&, const Part& at) {
+  add("barlow twins, full loss on every rank", [=](const Tensors& z, const Tensors&, const Part& at) {
     const auto c = matmul(standard(z[0], at.comm), standard(z[1], at.comm), {.transpose_a = true}) * (1 / n);
     return twins(allreduce(c, at.comm));
   });
@@ -206,7 +206,7 @@ std::vector<LossCase> make_wrong() {
     return loss;
   };
   add("vicreg, right", [=](const Tensors& z, const Tensors&, const Part& at) { return vicreg_of(z, at, true); });
-  add("vicreg, every rank hands in all",
+  add("vicreg, full loss on every rank",
       [=](const Tensors& z, const Tensors&, const Part& at) { return vicreg_of(z, at, false); });
   return list;
 }

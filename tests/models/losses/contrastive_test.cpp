@@ -119,7 +119,7 @@ TEST_CASE("contrastive: wrong constructions give the ratios that are known of th
   };
   CHECK(ratio("full matrix, summed gradients", 4) == doctest::Approx(4).epsilon(1e-10));
   CHECK(ratio("averaged instead of summed", 4) == doctest::Approx(0.25).epsilon(1e-10));
-  CHECK(ratio("barlow twins, every rank hands in all", 3) == doctest::Approx(3).epsilon(1e-10));
+  CHECK(ratio("barlow twins, full loss on every rank", 3) == doctest::Approx(3).epsilon(1e-10));
 }
 
 TEST_CASE("contrastive: second derivatives") {

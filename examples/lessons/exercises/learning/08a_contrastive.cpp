@@ -1,7 +1,7 @@
 // Exercise 8a, to lesson 8: the others' columns.
 //
 // za and zb are this rank's embeddings of two views, rows first, first + 1, ... of all; info_nce() compares rows with columns,
-// row i's partner being column first + i. The gradient of this loss is half of what it should be: the columns do not get their
+// and the partner of row i is column first + i. The gradient of this loss is half of the right one: the columns do not get their
 // cotangents. Mend it.
 //
 //   make 08a

@@ -1,7 +1,7 @@
 // Exercise 10a, to lesson 10: statistics of a batch on many ranks.
 //
-// Subtract from every column its mean over the rows of all ranks, `rows` in all, and divide by the square root of its variance
-// (plus 1e-5). Statistics are functions of the batch: they are differentiated, too, on all ranks.
+// Subtract from every column its mean over the rows of all ranks (`rows` is their number), and divide by the square root of its
+// variance (plus 1e-5). Statistics are functions of the batch: they have derivatives, too, on all ranks.
 //
 //   make 10a
 

@@ -1,8 +1,8 @@
-// Exercise 10b, to lesson 10: a term of statistics, handed in once.
+// Exercise 10b, to lesson 10: a term of statistics that counts once.
 //
 // VICReg's variance term: the sum over columns of relu(1 - standard deviation), over the rows of all ranks. Every rank can
-// compute all of it, and hands it in: P times the gradient beside terms that are shares. Return this rank's share; behind plain
-// allreduces as here all ranks may have equal ones.
+// compute all of it, and contributes all of it: P times the gradient compared with terms that are shares. Return this rank's
+// share; after plain allreduces, as here, the shares of all ranks may be equal.
 //
 //   make 10b
 
@@ -15,7 +15,7 @@ Tensor share(const Tensor& z, std::int64_t rows, const Communicator& comm) {
   // ---- your lines
   // return sum(relu(1 - sqrt(variance + 1e-4)));
   // ---- solution
-  return sum(relu(1 - sqrt(variance + 1e-4))) / double(comm.size());  // P equal shares; one rank alone would do as well
+  return sum(relu(1 - sqrt(variance + 1e-4))) / double(comm.size());  // P equal shares; the whole on one rank is right, too
   // ----
 }
 

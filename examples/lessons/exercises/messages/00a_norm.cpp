@@ -1,7 +1,7 @@
 // Exercise 0a, to lesson 0: the vjp of a norm.
 //
 // y = |x|, the square root of the sum of squares. at.input(0) is x, g[0] is ybar. Write xbar = J^T ybar with operations of the
-// library, which can then be differentiated once more: the second derivative is judged, too.
+// library, which have derivatives themselves: the second derivative is judged, too.
 //
 //   make 00a
 

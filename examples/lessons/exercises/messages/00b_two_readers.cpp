@@ -1,7 +1,7 @@
 // Exercise 0b, to lesson 0: a replay by hand.
 //
-// The program is a = x_0 x_1, b = exp(x_2), c = x_1 b, and its result (a, c). Given the cotangents of a and c, go through it from
-// the last step to the first and fill in xbar. x_1 has two readers.
+// The program is a = x_0 x_1, b = exp(x_2), c = x_1 b, and its result is (a, c). Given the cotangents of a and c, go from the
+// last step to the first and fill in xbar. x_1 has two readers.
 //
 //   make 00b
 

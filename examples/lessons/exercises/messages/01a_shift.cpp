@@ -1,6 +1,6 @@
 // Exercise 1a, to lesson 1: the vjp of a ring shift.
 //
-// y_r = x_{r - by}: every rank gets what the rank `by` places before it holds, round the ring. As a matrix it is a permutation.
+// y_r = x_{r - by}: every rank gets the data of the rank `by` places before it, around the ring. As a matrix it is a permutation.
 // Which operation is its transpose? g[0] is ybar on this rank.
 //
 //   make 01a

@@ -1,7 +1,7 @@
 // Exercise 1b, to lesson 1: find the bug in the adjoint of an allgather.
 //
-// Everybody who got a copy of x_r has a cotangent for it. This vjp takes the block of this rank out of its *own* cotangent: a
-// test with equal cotangents on all ranks would only see a factor of P. Mend it.
+// Every rank that got a copy of x_r has a cotangent for it. This vjp takes the block of this rank from its *own* cotangent only:
+// a test with equal cotangents on all ranks would only see a factor of P. Mend it.
 //
 //   make 01b
 

@@ -1,7 +1,7 @@
 // Exercise 2b, to lesson 2: a penalty that counts once.
 //
-// Weights w are the same on all ranks; data_share is this rank's share of the loss on the data. Add 1/2 |w|^2 to the objective,
-// once, not once for each rank.
+// The weights w are replicated; data_share is this rank's share of the loss on the data. Add 1/2 |w|^2 to the objective once, not
+// once per rank.
 //
 //   make 02b
 

@@ -1,7 +1,7 @@
 // Exercise 3b, to lesson 3: a mean over all ranks.
 //
-// Subtract from every column of x the mean of that column over the rows of all ranks, `rows` in all. Values and gradients are to
-// be those of one process.
+// Subtract from every column of x the mean of that column over the rows of all ranks (`rows` is their number). Values and
+// gradients must be those of one process.
 //
 //   make 03b
 

@@ -1,8 +1,8 @@
-// Exercise 4a, to lesson 4: ghosts go home.
+// Exercise 4a, to lesson 4: the cotangents of ghosts.
 //
-// y = (ghost, x, ghost), round the ring: the left ghost is the last cell of the left neighbour, the right one the first cell of
-// the right neighbour. The cotangents of the ghosts belong to these cells, and are added to what they have. This vjp forgets
-// them. Mend it; blocks have two cells or more. pad(t, {a}, {b}) puts a zeros in front of t and b behind it.
+// y = (ghost, x, ghost), around the ring: the left ghost is the last cell of the left neighbour, the right one the first cell of
+// the right neighbour. The cotangents of the ghosts belong to these cells, and are added to the cells' own. This vjp ignores
+// them. Mend it; blocks have two cells or more. pad(t, {a}, {b}) puts a zeros before t and b after it.
 //
 //   make 04a
 

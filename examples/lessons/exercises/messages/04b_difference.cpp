@@ -1,8 +1,8 @@
 // Exercise 4b, to lesson 4: a difference across the cuts.
 //
 // A long vector lies in blocks on the ranks. Return this rank's block of d_i = x_{i+1} - x_i, where x is 0 beyond the last
-// element. There is no vjp to write: what is composed of operations has one. sendrecv(t, comm, {.dest = a, .source = b}) sends t
-// to a and returns what b sends; proc_null is nobody, who sends zeros.
+// element. No vjp is needed: compositions of operations have one. sendrecv(t, comm, {.dest = a, .source = b}) sends t to a and
+// returns the message of b; proc_null is no rank: it sends zeros.
 //
 //   make 04b
 

@@ -1,7 +1,7 @@
 // Exercise 5a, to lesson 5: which inputs does a rank need?
 //
 // For outputs o with first <= o < end of a convolution with this kernel, stride, padding and dilation over n inputs: return the
-// first input that is needed and the one behind the last. Padding is not fetched from anybody: both lie within 0 and n.
+// first input that is needed and the one after the last. No rank sends padding: both lie within 0 and n.
 //
 //   make 05a
 

@@ -1,8 +1,7 @@
 // Exercise 5b, to lesson 5: a convolution on slabs.
 //
-// x is this rank's planes of a volume, w the kernel, the same on all ranks; exchange(x, comm, halo) returns the planes with one
-// ghost plane on either side (zeros beyond the ends), local::conv(x, w) convolves without padding what is here. Compose the
-// layer.
+// x is this rank's planes of a volume, w the replicated kernel; exchange(x, comm, halo) returns the planes with one ghost plane
+// on either side (zeros beyond the ends), local::conv(x, w) convolves the planes of this rank without padding. Compose the layer.
 //
 //   make 05b
 

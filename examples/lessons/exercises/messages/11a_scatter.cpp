@@ -1,7 +1,7 @@
 // Exercise 11a, to lesson 11: the vjp of a scatter.
 //
-// The root holds one number for each rank, the others nothing; afterwards every rank holds its own. Turn the matrix on its side.
-// Whoever holds nothing has a cotangent of nothing, [0].
+// The root holds one number for each rank, the others nothing; afterwards every rank holds its own number. Turn the matrix on its
+// side. A rank that holds nothing has an empty cotangent, [0].
 //
 //   make 11a
 

@@ -1,8 +1,7 @@
 // Exercise 6b, to lesson 6: work while a message travels.
 //
-// y = tanh(x)^2 plus what the left neighbour holds. Nothing is computed here while the message is on its way, neither forwards
-// nor backwards. Put the lines into another order, such that both square and tanh lie between the start of the messages and the
-// waits.
+// y = tanh(x)^2 plus the data of the left neighbour. At present nothing is computed while the message travels, neither forwards
+// nor backwards. Reorder the lines, such that both square and tanh lie between the start of the messages and the waits.
 //
 //   make 06b
 

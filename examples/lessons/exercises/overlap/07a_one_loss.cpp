@@ -1,8 +1,8 @@
 // Exercise 7a, to lesson 7: a loss on one rank.
 //
-// z is made of what the left neighbour holds, and only the last rank has a loss, sum(z). Its gradient reaches the rank before it;
-// nobody else has anything to do, and therefore returns at once. The program hangs (the judge ends it after some seconds and
-// tells who waits for whom). gradient() is for all ranks that communicated; a rank without a loss hands in Tensor().
+// z is computed from the data of the left neighbour, and only the last rank has a loss, sum(z). Its gradient belongs to the rank
+// before it; all other ranks have nothing to do and return at once. The program hangs (the judge ends it after some seconds and
+// reports which ranks wait for which). All ranks that communicated must call gradient(); a rank without a loss passes Tensor().
 //
 //   make 07a
 

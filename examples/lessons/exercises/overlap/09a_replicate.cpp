@@ -1,7 +1,7 @@
 // Exercise 9a, to lesson 9: right once, wrong twice.
 //
-// `Copy` says where one value became P copies. This vjp sums the copies' cotangents, and first derivatives are right. Second ones
-// are P times too large, because the adjoint of a plain allreduce is an allreduce. Change one word.
+// `Copy` marks the place where one value becomes P copies. This vjp sums the copies' cotangents, and first derivatives are right.
+// Second ones are P times too large, because the adjoint of a plain allreduce is an allreduce. Change one word.
 //
 //   make 09a
 

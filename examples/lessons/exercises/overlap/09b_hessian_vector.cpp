@@ -1,7 +1,7 @@
 // Exercise 9b, to lesson 9: the Hessian times a vector.
 //
-// share(w) is this rank's share of a loss, w and v are the same on all ranks. Return H v, with H the Hessian of the sum of the
-// shares, to rounding: two gradients, no differences. tape.gradient(loss, {w}, Record::yes) records the replay, too.
+// share(w) is this rank's share of a loss; w and v are replicated. Return H v, with H the Hessian of the sum of the shares, exact
+// to rounding: two gradients, no differences. tape.gradient(loss, {w}, Record::yes) records the replay, too.
 //
 //   make 09b
 

@@ -1,8 +1,8 @@
 // Exercise 13a, to lesson 13: corners.
 //
-// A sheet in blocks of rows on a ring of ranks, periodic both ways. Ghost rows come from the neighbours. The ghost columns of
-// this rank lie on this rank; but their ends, the corners, belong to the neighbours' rows. They are zeros here. Mend it: no
-// message more is needed.
+// A sheet in blocks of rows on a ring of ranks, periodic in both directions. Ghost rows come from the neighbours. The ghost
+// columns are on this rank, except for their ends, the corners, which belong to the neighbours' rows. They are zeros here. Mend
+// it without a further message.
 //
 //   make 13a
 
