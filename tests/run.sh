@@ -2,7 +2,7 @@
 # Installs missing packages, builds, runs every test and ends with one line `N passed, M failed, K skipped`.
 #
 #   sh tests/run.sh                    all quick tests
-#   sh tests/run.sh SUITE...           some of unit, mpi, emulated, examples, site; site makes the whole site and looks at it, too
+#   sh tests/run.sh SUITE...           some of unit, mpi, emulated, examples, site; site makes and checks the whole site
 #   sh tests/run.sh --long [NAME]      a long test by itself, or their list with the last run of each (tests/long.sh)
 #
 # MPIGRAD_SHOW_SKIPS=1 lists every skipped test. Exits non-zero if a test failed or none ran.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The structure of the tree in numbers, against the limits of tests/structure.txt.
 
-    python3 tests/structure.py             the table: each number now, its limit, and what it is to become
-    python3 tests/structure.py --list      and the files, folders and cycles behind each number
-    python3 tests/structure.py --test      prints `failed: ...` for each number that is not its limit, and ends with
+    python3 tests/structure.py             the table: each number now, its limit, and its goal
+    python3 tests/structure.py --list      also the files, folders and cycles of each number
+    python3 tests/structure.py --test      prints `failed: ...` for each number that differs from its limit, and ends with
                                            `N passed, M failed, K skipped`; tests/run.sh calls it
 
 A number above its limit fails. A number below its limit fails, too, until the limit is lowered. Limits are never raised.
@@ -25,7 +25,7 @@ fuzzed = 'tests/fuzz/found'
 
 
 def files_below(folders):
-    """Paths from the root, in order, without what Python and editors leave."""
+    """Paths from the root, in order, without files that Python and editors leave."""
     paths = (path for folder in folders for path in sorted((root / folder).rglob('*')) if path.is_file())
     names = (path.relative_to(root).as_posix() for path in paths)
     return [name for name in names if '__pycache__' not in name and '/.' not in name]
@@ -61,7 +61,7 @@ def long_trainers():
 
 
 def components(names):
-    """Of each component, a header and the source of the same name, the components that it includes."""
+    """The components that each component (a header and the source of the same name) includes."""
     edges = {}
     for name in names:
         here = edges.setdefault(name.rpartition('.')[0], set())
@@ -71,7 +71,7 @@ def components(names):
 
 
 def include_cycles():
-    """Components that include each other, by way of others or not; each set once (Tarjan 1972, without recursion)."""
+    """Sets of components that include each other, directly or indirectly (Tarjan 1972, without recursion)."""
     edges = components(name for name in files_below(library) if name.endswith(compiled))
     number, low, stack, cycles = {}, {}, [], []
     for start in edges:
@@ -103,7 +103,7 @@ def include_cycles():
 
 
 def naming(pattern):
-    """Files of the library in which the pattern stands."""
+    """Files of the library that contain the pattern."""
     return [name for name in files_below(library) if name.endswith(compiled) and re.search(pattern, text_of(name))]
 
 
@@ -123,7 +123,7 @@ def results_outside_index():
 
 
 def unformatted():
-    """Files that clang-format 14 would change; None where it is missing."""
+    """Files that clang-format 14 would change; None if it is missing."""
     for command in ('clang-format-14', 'clang-format'):
         if shutil.which(command) and ' 14.' in subprocess.run([command, '--version'], capture_output=True, text=True).stdout:
             break
@@ -135,7 +135,7 @@ def unformatted():
 
 
 def ambient_state():
-    """State that no object holds and framework/ambient_state.h does not list, and what is listed and not there."""
+    """State outside objects that framework/ambient_state.h does not list, and listed state that does not exist."""
     page = 'framework/ambient_state.h'
     listed = set()
     for path, names in re.findall(r'^//   (\S+/\S+)\s+([\w, ]+?)\s+[TP] ', text_of(page), re.M):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Sums up what `meson test` has run: python3 tests/summary.py BUILD
+"""Summarises the results of `meson test`: python3 tests/summary.py BUILD
 
-Prints the output of what failed, why tests were skipped, how to repeat each failed one alone, and as the last line
+Prints the output of failed tests, the reasons of skipped tests, a command to repeat each failed test, and as the last line
 `N passed, M failed, K skipped`. Exits with 1 if a test failed or none ran.
 """
 
@@ -13,7 +13,7 @@ import sys
 
 
 def repeat_line(build, test, name):
-    """The command that runs one failed test again: of a program of many tests that one alone, where it can."""
+    """The command that runs one failed test again; for programs of many tests only that test, if possible."""
     command = f'meson test -C {shlex.quote(build)} {shlex.quote(test)}'
     if test.startswith('unit') and not re.search(r'ended with status', name):
         # Commas separate doctest's filters; ? matches any character.

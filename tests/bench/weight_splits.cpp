@@ -1,5 +1,5 @@
 // Time and memory of training steps whose layers are split along samples, space, filters or channels, or whose weights are stored
-// in parts, on as many ranks as there are, beside samples alone: for layers with small volumes and many weights.
+// in parts, on all available ranks, compared with splitting only samples: for layers with small volumes and many weights.
 //
 //   build/tests/weight_splits; mpiexec -n 2 build/tests/weight_splits
 

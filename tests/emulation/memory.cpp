@@ -197,7 +197,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   if (index < 0 || index >= settings().devices) return refuse(cudaErrorInvalidDevice);
-  *properties = {"GPU that the CPU plays"};
+  *properties = {"GPU emulator"};
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int index) {

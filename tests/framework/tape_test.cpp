@@ -44,7 +44,7 @@ struct Unwanted {
   void run(Cpu, Inputs in, Outputs out) const {
     std::copy_n(in[0].data<double>(), in[0].elements(), out[0].mutable_data<double>());
   }
-  Tensors vjp(const Replay&, Inputs) const { fail("[unwanted] nobody asked"); }
+  Tensors vjp(const Replay&, Inputs) const { fail("[unwanted] not requested"); }
 };
 struct TooFew {
   static constexpr OpTraits traits() { return {.name = "too_few"}; }

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles every installed header by itself, but those that need a vendor's: python3 tests/package/headers.py JOBS FOLDER COMPILER FLAG...
+"""Compiles every installed header by itself, except those that need a vendor's.
 
-FOLDER holds the headers, of which JOBS are compiled at a time. Prints those that do not compile, after what the compiler says of them, and
-as the last line how many there are. What a header includes itself, before it declares anything, it may as well find there: what most
-include is compiled once and kept precompiled, and headers that include each other are compiled one behind the other, the innermost first.
-Exits with 1 if one does not compile.
+python3 tests/package/headers.py JOBS FOLDER COMPILER FLAG...
+
+FOLDER contains the headers; JOBS of them are compiled at a time. Prints the compiler's messages and the names of headers that do
+not compile, and as the last line the number of headers. Headers that a header includes before it declares anything may be present
+already: the most common ones are compiled once and kept precompiled, and headers that include each other are compiled one after
+the other, the innermost first. Exits with 1 if one does not compile.
 """
 
 import concurrent.futures
@@ -22,7 +24,7 @@ VENDORS = ['comm/transport/mpi/mpi_comm.h', 'framework/cuda/check.h']
 
 
 def included(text):
-    """What a header includes by <>, or None if something else stands before its last #include."""
+    """The files that a header includes by <>, or None if it has code before its last #include."""
     bare = re.sub(r'//[^\n]*|/\*.*?\*/', '', text, flags=re.S)
     last = bare.rfind('#include')
     if any(line.strip() and not re.match(r'\s*#\s*(include|pragma)', line) for line in bare[:max(last, 0)].split('\n')):

@@ -51,12 +51,12 @@ done
   cat <<'TEXT'
 One step, forward and backward, float32: N samples in two views through an encoder 64 -> 512 -> 128, and the loss of their
 embeddings (D = 128), whose matrix has 2N rows for NT-Xent and N for CLIP. Memory is the peak of all ranks together, of tensors and
-of processes. "predicted" is what a run on the dry device counts beforehand; what would take more than 8 GiB is not run. "grows as"
-compares a line with the one above. Seconds are those of the slowest rank on the clock in the fastest of two to twenty steps (where
-the first takes more than ten seconds, of that one), "processor s" those of all processors together, which other work on the machine
-hardly changes; "products alone" is how many of these the form's own products of matrices take at the rate that large ones reach in the
-same process: four products round the ring, which computes the similarities again backwards; three of NT-Xent's direct form, six of
-CLIP's, which has rows and columns apart.
+of processes. "predicted" is the count of a previous run on the dry device; lines with more than 8 GiB are not run. "grows as"
+compares a line with the one above. Seconds are those of the slowest rank on the clock in the fastest of two to twenty steps (if the
+first takes more than ten seconds, in that one); "processor s" are those of all processors together, which other work on the machine
+hardly changes; "products alone" is the processor time of the form's matrix products at the rate of large products in the same
+process: four products for the ring, which computes the similarities again backwards; three for NT-Xent's direct form, six for CLIP's,
+which has separate rows and columns.
 
 TEXT
   printf '![memory and time](%s)\n' "$(basename "$results").png"

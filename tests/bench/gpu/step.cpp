@@ -126,7 +126,7 @@ StepResult time_step(const Session& session, const StepProblem& problem, int ste
   Training training(session, problem);
   StepResult result;
   StepGraph graph(training.net(), training.adam(), session.world(),
-                  {.warm_up = warm_up - 1, .reason = problem.graph ? "" : "nobody asked for it", .quiet = true});
+                  {.warm_up = warm_up - 1, .reason = problem.graph ? "" : "not requested", .quiet = true});
   const StepGraph::Step step = [&](const std::vector<Tensor>& batch) { return training(batch); };
   std::vector<double> seconds;
   Tensor loss;

@@ -14,7 +14,7 @@ def lines(table):
 
 
 def rounds(runs, *keys):
-    """Runs of one kind, by the values of these keys, in the order in which they were first measured."""
+    """Runs grouped by the values of these keys, in the order of the first measurements."""
     kinds = {}
     for run in runs:
         kinds.setdefault(tuple(run[key] for key in keys), []).append(run)
@@ -26,7 +26,7 @@ def middle(runs, key="median_s"):
 
 
 def middle_ratio(runs, others, key="median_s"):
-    """Of runs that were made in turns."""
+    """The median ratio of runs that were measured in turns."""
     return statistics.median(run[key] / other[key] for run, other in zip(runs, others))
 
 
@@ -45,8 +45,8 @@ def table(title, text, heads, rows):
 
 
 alone = rounds(lines("floor"), "size")
-table("A step beside its floor and a large product",
-      "1 rank x 2 threads, seconds. The floor is what the layers need, by bare oneDNN primitives (`tests/bench/unet/unet_floor.h`).",
+table("A step, its floor and a large product",
+      "1 rank x 2 threads, seconds. The floor is the time of the layers as bare oneDNN primitives (`tests/bench/unet/unet_floor.h`).",
       ["size", "step", "floor", "step / floor", "convolutions, GFLOP/s of the step", "product, GFLOP/s", "share of the product"],
       [[f"{size}^3", seconds(middle(runs)), seconds(middle(runs, "floor_s")), f"{middle(runs, 'of_floor'):.3f}",
         f"{middle(runs, 'gflop_per_s'):.1f}", f"{middle(runs, 'product_gflop_per_s'):.1f}",
@@ -61,12 +61,12 @@ for (size, peer, channels_last), runs in rounds(lines("peers"), "size", "peer", 
     theirs, theirs_mib = middle(runs), middle(runs, "peak_mib")
     rows.append([f"{size}^3", peer, "channels last" if channels_last else "contiguous", seconds(theirs), seconds(ours),
                  f"{ours / theirs:.3f}", f"{theirs_mib:.0f}", f"{ours_mib:.0f}", f"{ours_mib / theirs_mib:.3f}"])
-table("Beside PyTorch", "2 threads; seconds, and peak memory of the process in MiB. Ratios are ours / theirs.",
+table("Comparison with PyTorch", "2 threads; seconds, and peak memory of the process in MiB. Ratios are ours / theirs.",
       ["size", "peer", "format", "theirs", "ours", "ratio", "their MiB", "our MiB", "ratio"], rows)
 
 cosmoflow = lines("jax")
 ours = rounds([run for run in cosmoflow if "peer" not in run], "size")
-table("CosmoFlow beside JAX", "JAX splits the volume in depth over two devices of one process, we over two ranks of one thread.",
+table("CosmoFlow compared with JAX", "JAX splits the volume in depth over two devices of one process, we over two ranks of one thread.",
       ["size", "peer", "theirs", "ours", "ratio", "their MiB", "our MiB, both ranks", "ratio"],
       [[f"{size}^3", peer, seconds(middle(runs)), seconds(middle(ours[size,])), f"{middle(ours[size,]) / middle(runs):.3f}",
         f"{middle(runs, 'peak_mib'):.0f}", f"{2 * middle(ours[size,], 'peak_mib'):.0f}",
@@ -80,13 +80,13 @@ for (size,), runs in rounds(lines("split"), "size").items():
         if split and (size,) in alone:
             rows.append([f"{size}^3", name, seconds(middle(alone[size,])), seconds(middle(split)),
                          f"{middle(alone[size,]) / middle(split):.3f}"])
-table("Two ranks beside two threads", "Each rank has one thread and half of the volume, split in depth.",
+table("Two ranks compared with two threads", "Each rank has one thread and half of the volume, split in depth.",
       ["size", "ranks are", "1 rank x 2 threads", "2 ranks x 1 thread", "times as fast"], rows)
 
-table("What exchanging costs",
-      "2 real ranks x 1 thread, split in depth, beside ranks that only wait for each other where they would exchange something and "
-      "ranks that do not even that, whose results are wrong. They take turns: ratios are the middle ones of the rounds', of steps "
-      "and of the fastest steps.",
+table("Cost of exchanges",
+      "2 real ranks x 1 thread, split in depth, compared with ranks that only wait for each other instead of exchanging data, and with "
+      "ranks that do neither (the results of both are wrong). They take turns: ratios are the medians over rounds, for steps and for "
+      "the fastest steps.",
       ["size", "step", "that only waits", "without communication", "ratio", "of the fastest", "only waiting", "of the fastest"],
       [[f"{size}^3", seconds(middle(runs)), seconds(middle(exchange[size, "waiting"])), seconds(middle(exchange[size, "none"])),
         *[f"{middle_ratio(of, exchange[size, 'none'], key):.3f}" for of in (runs, exchange[size, "waiting"]) for key in ("median_s", "min_s")]]
@@ -111,19 +111,19 @@ table("Scaling", "Real ranks of one thread. The speed-up counts work; its bound 
       ["", "1 rank has", "2 ranks have", "1 rank", "2 ranks", "speed-up", "bound", "of the bound"], rows)
 
 precision = rounds(lines("precision"), "size", "precision")
-table("Sixteen bits", "1 rank x 2 threads. A CPU without instructions for 16 bits computes in float32 and rounds.",
+table("Sixteen bits", "1 rank x 2 threads. A CPU without 16-bit instructions computes in float32 and rounds.",
       ["size", "layers compute in", "step", "of float32"],
       [[f"{size}^3", name, seconds(middle(runs)), f"{middle(runs) / middle(precision[size, 'float32']):.3f}"]
        for (size, name), runs in precision.items() if (size, "float32") in precision])
 
-table("What a profile costs",
+table("Cost of a profile",
       "Steps with the profile of `models/train/profile.h` and without it take turns; the median of their ratios.",
       ["size", "without", "with", "ratio", "asked"],
       [[f"{run['size']}^3", seconds(run["without_profile_s"]), seconds(run["with_profile_s"]), f"{run['profile_cost']:.4f}",
         "below 1.02"]
        for run in lines("profile")])
 
-print("\n## What was measured\n\n```")
+print("\n## Measurements\n\n```")
 for path in sorted(folder.iterdir()):
     for run in lines(path.name):
         left_out = ("instructions", "ops", "milliseconds")

@@ -260,9 +260,10 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", o.repeats, "counted steps")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--warm-up", o.warm_up, "steps before the counted ones")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--grid", o.grid, "how the ranks split the volume, such as depth=2");
-  app.add_option("--communication", o.communications,
-                 "on, or none: ranks exchange nothing, and what is left of the time is the bound of what overlap can reach, or "
-                 "waiting: ranks wait for each other as ever, but exchange nothing; several take turns")
+  app.add_option(
+         "--communication", o.communications,
+         "on, or none: ranks exchange nothing, and the remaining time is the lower bound for overlap, or waiting: ranks wait for "
+         "each other as usual, but exchange nothing; several take turns")
       ->check(CLI::IsMember({"on", "waiting", "none"}))
       ->expected(1, 3)
       ->capture_default_str();

@@ -52,9 +52,9 @@ std::string place() {
 class Users {
  public:
   static void enter(ncclComm_t c) {
-    std::uintptr_t nobody = 0;
+    std::uintptr_t user = 0;
     const auto me = this_thread();
-    if (!c->user.compare_exchange_strong(nobody, me) && nobody != me) die(c->segment->who() + " is used by two threads at once");
+    if (!c->user.compare_exchange_strong(user, me) && user != me) die(c->segment->who() + " is used by two threads at once");
   }
   static void leave(ncclComm_t c) { c->user = 0; }
 };

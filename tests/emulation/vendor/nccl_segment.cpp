@@ -78,7 +78,7 @@ Segment::Segment(const std::string& name, int ranks, int rank, const std::string
   int file = -1;
   // The new communicators of a split wait for their first rank.
   wait_until([&] { return (file = shm_open(name.c_str(), O_RDWR, 0600)) >= 0; },
-             [&] { return who() + " was given an id that nobody made, or one that was used before: " + name; });
+             [&] { return who() + " got an id that no rank created, or one that was used before: " + name; });
   // Has the same size on all ranks, and is zero at first.
   if (ftruncate(file, static_cast<off_t>(bytes_)) != 0) die("no shared memory");
   void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -86,8 +86,8 @@ Segment::Segment(const std::string& name, int ranks, int rank, const std::string
   if (at == MAP_FAILED) die("no shared memory");
   memory_ = static_cast<std::byte*>(at);
   auto& head = *reinterpret_cast<Head*>(memory_);
-  int nobody = 0;
-  if (head.state.compare_exchange_strong(nobody, 1)) {
+  int expected = 0;
+  if (head.state.compare_exchange_strong(expected, 1)) {
     head.ranks = ranks;
     for (int r = 0; r < ranks; ++r) {
       new (&member(r)) Member;

@@ -1,8 +1,8 @@
-"""Asks ONNX's own checker and ONNX Runtime about files that this project has written.
+"""Tests files written by this project with ONNX's own checker and ONNX Runtime.
 
-python3 tests/models/export/onnx_runtime.py FILE.onnx...: what lies beside one as FILE.x.npy is its input, FILE.y.npy what is to come out.
-Without them numbers are made up for an input of the file's extents, and the output has to be finite. One line for each file, with the
-largest difference as a part of the largest number; exit code 1 if one is more than 1e-4.
+python3 tests/models/export/onnx_runtime.py FILE.onnx...: the input is FILE.x.npy in the same folder, and the expected output
+FILE.y.npy. Without them the input is random numbers of the file's extents, and the output must be finite. Prints one line for
+each file with the largest difference relative to the largest number; exit code 1 if one is more than 1e-4.
 """
 
 import pathlib

@@ -130,7 +130,7 @@ TEST_CASE("trainer: when it ends") {
            "3 three are enough");
     expect(epochs([](Training& t) { t.options.most_seconds = 1e-9; }), "1 0:00 are over");
     expect(epochs([](Training& t) { t.options.patience = 8; }), "9 ");
-    expect(epochs([](Training& t) { t.options.monitor = "nobody looks at it"; }), "9 ");
+    expect(epochs([](Training& t) { t.options.monitor = "not reported"; }), "9 ");
     expect(epochs([&](Training& t) {
              measured(t, {NAN, 2, 1, NAN, 0.5, NAN, NAN, 0, 0});
            }),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes array_api.json, which array_api_test.cpp reads: the names of the Python array API standard 2024.12
-(https://data-apis.org/array-api/2024.12/) and cases of each of them with the values that NumPy gives.
+(https://data-apis.org/array-api/2024.12/) and test cases of each with the values of NumPy.
 
     python3 tests/ops/array/array_api.py        needs NumPy 2.1 or later; the tests need neither
 
