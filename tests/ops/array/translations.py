@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The page examples/first/from_numpy.md from the rows of translations.inc, which a unit test compiles and runs.
+"""Makes the page examples/first/from_numpy.md from the rows of translations.inc, which a unit test compiles and runs.
 
     python3 tests/ops/array/translations.py --write   writes the page
-    python3 tests/ops/array/translations.py --test    prints `failed: ...` where the page is another one, and ends with
+    python3 tests/ops/array/translations.py --test    prints `failed: ...` if the page differs, and ends with
                                                       `N passed, M failed, K skipped`; tests/run.sh calls it
 """
 
@@ -15,13 +15,13 @@ page = here.parents[2] / 'examples/first/from_numpy.md'
 TEXT = r'"((?:[^"\\]|\\.)*)"'
 HEAD = """# From PyTorch, JAX and NumPy
 
-The names here are those of the [Python array API](https://data-apis.org/array-api/latest/) where it has them. The last column of every
-row is compiled and run by a unit test, and this page is written from the same rows (`tests/ops/array/translations.inc`). In all tables
+Names are those of the [Python array API](https://data-apis.org/array-api/latest/) if it has them. A unit test compiles and runs the last
+column of every row, and this page is generated from the same rows (`tests/ops/array/translations.inc`). In all tables
 `x`, `y`, `z` are tensors of one shape, `a`, `b` matrices, `v` a vector, `u` a row [1, 3], `i`, `j`, `k`, `n` integers, `m` booleans;
 `np` is NumPy, `jnp` is `jax.numpy`, `F` is `torch.nn.functional`. A program that uses them begins with `#include <mpigrad/mpigrad.h>`
-and `using namespace mpigrad;`. Numbers are float32 where no type is given: `zeros({2, 3}, DType::float64)`. Integers divide towards zero, as in
-C++: `cast(i, DType::float64) / 2` is what NumPy's `i / 2` is. Conditions of C++ are numbers: `if (all(x == y).item() != 0)`.
-`write_npy(path, x)` and `read_npy(path)` are `np.save` and `np.load`. "-" says that there is nothing of the kind, or no single call.
+and `using namespace mpigrad;`. Without a type numbers are float32; with a type: `zeros({2, 3}, DType::float64)`. Integers divide towards zero, as in
+C++: `cast(i, DType::float64) / 2` equals NumPy's `i / 2`. Conditions of C++ are numbers: `if (all(x == y).item() != 0)`.
+`write_npy(path, x)` and `read_npy(path)` are `np.save` and `np.load`. "-" means that there is no equivalent, or no single call.
 """
 
 
