@@ -13,26 +13,26 @@ page=$root/tests/long.md
 
 # NAME | selection in meson's list, in `unit` by names, or a script | what it shows
 tests='
-comparison|unit comparison:*|30,000 random windows, pools and norms that were never drawn before, against plain loops
+comparison|unit comparison:*|30,000 new random windows, pools and norms against plain loops
 adjoint|unit adjoint fuzz*|200,000 random programs of communication: values, gradients, second derivatives
 adjoint_mpi|meson mpi_adjoint -n 4|30 random programs of each kind on four processes
 networks|unit CosmoFlow*,U-Net on*|12 steps of CosmoFlow on every grid, and the U-Net on whole volumes
 windows|unit windows:*,a flipped bit*|all splits of windows, and each flipped bit of a checkpoint
 ended|meson ended|a training whose ranks are killed 100 times
-elastic|meson elastic|a job that loses ranks, nodes and what keeps it alive 100 times
-hosts|meson hosts|links that come back, and 50 jobs that end on busy machines
-exit_mpi|meson exit_mpi|an MPI_Finalize that does not come back
+elastic|meson elastic|a job that loses ranks, nodes and its supervisor 100 times
+hosts|meson hosts|restored links, and the ends of 50 jobs on busy machines
+exit_mpi|meson exit_mpi|an MPI_Finalize that never returns
 gpu_bundle|meson gpu_bundle_test|a real bundle for a GPU machine
 gpu_rehearsal|meson gpu_rehearsal|every step on a GPU machine, each interrupted once
-site|meson site|the whole site, looked at with a browser
-compilers|compilers.sh|GCC 12 to 14 and Clang 14 to 19, those that are installed
+site|meson site|the whole site, checked in a browser
+compilers|compilers.sh|the installed ones of GCC 12 to 14 and Clang 14 to 19
 fuzz|fuzz.sh|each reader of files for 20 s, with sanitizers
 address_framework|sanitizers.sh address tests/framework|addresses, leaks, undefined behaviour: tests of framework
 address_ops|sanitizers.sh address tests/ops|the same: tests of ops
 address_comm|sanitizers.sh address tests/comm|the same: tests of comm
 address_models|sanitizers.sh address tests/models|the same: tests of models
 address_examples|sanitizers.sh address tests/examples|the same: tests of examples
-thread|sanitizers.sh thread|races and deadlocks of what runs on several threads
+thread|sanitizers.sh thread|races and deadlocks between threads
 '
 
 row_of() { printf '%s' "$tests" | grep "^$1|"; }
