@@ -86,7 +86,7 @@ FuzzCase make_neighbor_alltoall(FuzzContext& f, const Net& net) {
   for (std::size_t s = 0; s < f.ranks(); ++s)
     for (std::size_t i = 0; i < net.destinations[s].size(); ++i) send[s].push_back(f.rows());
   const bool ask = f.one_in(3);
-  // Rows of block i of rank r. From an open end a rank gets as many rows as it would send there.
+  // Rows of block i of rank r. With `ask` the block of an open end has as many rows as the rank would send there.
   const auto rows_of = [=](std::size_t r, std::size_t i) {
     const auto& a = net.arrivals[r][i];
     return a.peer != proc_null ? send[static_cast<std::size_t>(a.peer)][a.block] : ask ? send[r][i] : missing;

@@ -301,7 +301,7 @@ double relative_difference(const Gradient& g, const Gradient& expected, const Pa
     norm += squares(expected.embeddings[v]);
   }
   for (std::size_t i = 0; i < g.same.size(); ++i) add(same, g.same[i], expected.same[i]), norm += squares(expected.same[i]);
-  // Takes the maximum over ranks; NaN must not get lost.
+  // Sums over ranks, so that a NaN on one rank reaches all.
   const double all = total(full({}, local, DType::float64), part.comm) + total(full({}, same, DType::float64), part.comm);
   return std::sqrt(all / norm);
 }

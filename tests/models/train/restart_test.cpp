@@ -296,12 +296,12 @@ TEST_CASE("restart: signals are noted once, and do what they did before afterwar
   {
     const NotedSignals noted, again;
     CHECK(NotedSignals::noted() == nullptr);
-    for (int twice = 0; twice < 2; ++twice) std::raise(SIGUSR1);  // noted by both objects
+    for (int twice = 0; twice < 2; ++twice) std::raise(SIGUSR1);  // one signal may arrive twice
     CHECK(before == 0);
     CHECK(std::string(NotedSignals::noted()) == "SIGUSR1");
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     CHECK(std::string(NotedSignals::noted()) == "SIGUSR1");
-    std::raise(SIGUSR1);  // the earlier signal has expired
+    std::raise(SIGUSR1);  // noted() has reported the first one: the old handler runs
     CHECK(before == 1);
   }
   std::raise(SIGUSR1);
