@@ -38,7 +38,7 @@ Tensor mine(const Tensor& x, const Rows& rows, int rank) {
   return slice(x, 0, begin, begin + rows[static_cast<std::size_t>(rank)]);
 }
 
-// Of all rows and columns, in one matrix.
+// The result for all rows and columns, from one matrix.
 Tensors whole(const Tensor& q, const Tensor& k, bool skip_own) {
   auto x = matmul(q, k, {.transpose_b = true});
   if (skip_own) {

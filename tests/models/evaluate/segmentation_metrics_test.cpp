@@ -210,7 +210,7 @@ TEST_CASE("segmentation metrics: Hausdorff distances by hand") {
   const auto line = with_box({1, 1, 10}, {0, 0, 0}, {1, 1, 10}), tip = with_cells({1, 1, 10}, {{0, 0, 0}});
   CHECK(*found(line, tip, 1, {1, 1, 2}) == doctest::Approx(2 * 8.55).epsilon(1e-14));
   CHECK(*found(tip, line, 1, {1, 1, 2}) == doctest::Approx(2 * 8.55).epsilon(1e-14));
-  // Of 21 cells rank 19 is one cell's: the farthest is cut off.
+  // With 21 cells the percentile is the distance of rank 19: the farthest cell is cut off.
   const auto longer = with_box({1, 21, 1}, {0, 0, 0}, {1, 21, 1}), start = with_cells({1, 21, 1}, {{0, 0, 0}});
   CHECK(*found(longer, start, 1, {1, 1, 1}) == doctest::Approx(19).epsilon(1e-14));
 

@@ -95,8 +95,8 @@ void check_mixed(const Communicator& world) {
   }
 }
 
-// Samples that ranks read together from HDF5 files equal, bit for bit, those of which each rank reads its block; a failed read of
-// one rank is an error on all.
+// Samples read from HDF5 files by all ranks together equal, bit for bit, samples of which each rank reads its block; a failed
+// read of one rank is an error on all.
 void check_collective_reading(const Communicator& world) {
   if (!hdf5_available()) return;
   auto& all = world.transport();
