@@ -148,6 +148,9 @@ void write_recipe(const Communicator& world, const Outputs& out, const Options& 
     document += fmt::format("\n[origin]\nversion = \"{}\"\ncommit = \"{}\"\nranks = \"{}\"\ngrid = \"{}\"\n", version(), commit(),
                             world.size(), to_string(grid));
     for (const auto& [name, text] : data) document += fmt::format("{} = \"{}\"\n", name, text);
+    std::vector<std::string> given;
+    for (const auto& name : o.given) given.push_back(fmt::format("\"{}\"", name));
+    document += fmt::format("given = [{}]  # the other keys have their defaults\n", joined(given, ", "));
     tool::write_text(out / recipe_file, document);
   });
 }

@@ -173,10 +173,12 @@ void add_checkpoint_keys(Keys& keys, Options& o) {
            "writes checkpoint.h5 after every so many epochs; 0: never")
       .with_unit("epochs")
       .instead_of("--checkpoint-every");
-  keys.add("checkpoint.steps", o.checkpoint_steps, whole(0, most_epochs), "and after every so many steps; 0: never")
+  keys.add("checkpoint.steps", o.checkpoint_steps, whole(0, most_epochs),
+           "writes checkpoint.h5 after every so many steps; 0: never")
       .with_unit("steps")
       .instead_of("--checkpoint-steps");
-  keys.add("checkpoint.minutes", o.checkpoint_minutes, from(0), "and when so much time has passed since the last; 0: never")
+  keys.add("checkpoint.minutes", o.checkpoint_minutes, from(0),
+           "writes checkpoint.h5 when so much time has passed since the last; 0: never")
       .with_unit("minutes")
       .with_flag("--checkpoint-minutes");
   keys.add("checkpoint.keep", o.keep_checkpoints, whole(1, most_epochs),

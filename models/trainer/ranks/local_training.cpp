@@ -50,7 +50,8 @@ void require_own_copies(const Options& o, const Communicator& world, const Train
     try {
       require_local_folder(local_folder(o.local_copies, training.name), training);
     } catch (const Error& error) {
-      throw UsageError(fmt::format("{}; name a folder on another disk as checkpoint.local_folder, or remove this one", error.what()));
+      throw UsageError(
+          fmt::format("{}; name a folder on another disk as checkpoint.local_folder, or remove this one", error.what()));
     }
   });
 }

@@ -23,6 +23,18 @@ std::string value_of(const Key& key) {
   return values.empty() ? std::string() : values.front();
 }
 
+// What stands for a value in the help.
+std::string placeholder(const Key& key) {
+  if (!key.rule.choices.empty()) return "{" + joined(key.rule.choices, ",") + "}";
+  switch (key.type) {
+    case KeyType::whole: return "N";
+    case KeyType::number: return "NUMBER";
+    case KeyType::wholes: return "N,N,...";
+    case KeyType::numbers: return "NUMBER,...";
+    default: return "TEXT";
+  }
+}
+
 }  // namespace
 
 void KeyFlags::add_to(CLI::App& app, bool all) {
@@ -33,7 +45,8 @@ void KeyFlags::add_to(CLI::App& app, bool all) {
         if (const auto problem = key.check(values); !problem.empty()) throw CLI::ValidationError(flag, problem);
         values_.emplace_back(key.name, values);
       };
-      const auto help = key.help + (key.unit.empty() ? "" : fmt::format(" [{}]", key.unit));
+      auto help = key.help + (key.unit.empty() ? "" : fmt::format(" [{}]", key.unit));
+      if (!key.rule.text.empty()) help += fmt::format(" ({})", key.rule.text);
       if (key.type == KeyType::flag) {
         app.add_flag_function(
                flag, [take](std::int64_t) { take({"true"}); }, help)
@@ -48,7 +61,7 @@ void KeyFlags::add_to(CLI::App& app, bool all) {
           option = app.add_option_function<std::string>(
               flag, [take, &key](const std::string& text) { take(key.parse(text)); }, help);
         }
-        option->group(group_of(key))->type_name(choices.empty() ? key.rule.text : "{" + joined(choices, ",") + "}");
+        option->group(group_of(key))->type_name(placeholder(key));
         if (const auto value = value_of(key); !value.empty()) option->default_str(value);
       }
     }

@@ -195,6 +195,14 @@ std::string Key::check(const std::vector<std::string>& values) const {
   return {};
 }
 
+bool Key::is_default(const std::vector<std::string>& values) const {
+  const auto now = get();
+  const bool numbers = type == KeyType::number || type == KeyType::numbers;
+  return std::equal(now.begin(), now.end(), values.begin(), values.end(), [&](const std::string& a, const std::string& b) {
+    return a == b || (numbers && std::strtod(a.c_str(), nullptr) == std::strtod(b.c_str(), nullptr));
+  });
+}
+
 std::vector<std::string> Key::parse(const std::string& text) const {
   if (type != KeyType::wholes && type != KeyType::numbers) return {text};
   std::vector<std::string> values;

@@ -32,6 +32,8 @@ struct Key {
   std::string section() const;  // "optimizer"; "" for a key of the top level
   // What is wrong with these values; "": nothing.
   std::string check(const std::vector<std::string>& values) const;
+  // Whether the field has these values now; numbers are compared as numbers.
+  bool is_default(const std::vector<std::string>& values) const;
   // From one text: --set KEY=TEXT and flags. Numbers of a list are separated by commas; a text is one element of a list.
   std::vector<std::string> parse(const std::string& text) const;
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <sstream>
 
 #include "comm/together.h"
@@ -129,6 +131,10 @@ Origin read_recipe(Transport& transport, const std::filesystem::path& path, cons
     if (transport.rank() == 0) text = Reader().read(path).dump(-1, ' ', false, Json::error_handler_t::replace);
   });
   const auto entries = Json::parse(text_of_rank(transport, text));
+  // The recipe of a run has all keys; those that the run was not given count as given only where somebody has changed them since.
+  std::optional<std::set<std::string>> given;
+  for (const auto& entry : entries)
+    if (entry.at("name") == "origin.given") given = entry.at("values").get<std::set<std::string>>();
   Origin origin;
   for (const auto& entry : entries) {
     const auto name = entry.at("name").get<std::string>(), where = entry.at("where").get<std::string>();
@@ -145,8 +151,10 @@ Origin read_recipe(Transport& transport, const std::filesystem::path& path, cons
       origin[name.substr(7)] = values.empty() ? "" : values.front();
       continue;
     }
-    if (const auto* key = keys.find(name); key != nullptr && !fits(type, key->type))
+    const auto* key = keys.find(name);
+    if (key != nullptr && !fits(type, key->type))
       throw UsageError(fmt::format("{}{} is {}, not a {}", where, name, describe(key->type), type == "flag" ? "flag" : type));
+    if (key != nullptr && given && !given->contains(name) && key->is_default(values)) continue;
     keys.set(name, values, where);
   }
   return origin;
