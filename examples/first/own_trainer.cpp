@@ -65,5 +65,6 @@ int main(int argc, char** argv) {
                        .loss = mse,
                        .metrics = {{"relative_error", relative_error}},
                        .settings = {{"width", 4, "channels of the network", trainer::whole(1, 1024)}},
+                       .without = {"network.keep", "network.norm_momentum", "network.statistics"},  // keys that it does not use
                        .learning_rate = 0.01});
 }

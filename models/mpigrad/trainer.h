@@ -2,22 +2,24 @@
 // A trainer for your own network. A program names its network, loss and metrics and calls run(); it then has the commands
 //
 //   PROGRAM train --data PATH --out run [--grid depth=2] [--resume] ...     weights, table, curves, checkpoints, picture, summary
-//   PROGRAM train --describe --size 64                                      layers, and the cost of a step
-//   PROGRAM evaluate --weights run/weights.h5 --data PATH --out scores      loss and metrics on other samples
+//   PROGRAM train --describe --size 64                                      layers, and what a step costs
+//   PROGRAM evaluate --weights run/weights.h5 --data PATH --out scores      loss and metrics of other samples
 //   PROGRAM predict --weights run/weights.h5 --data PATH --out predictions  samples without targets
 //
 // with the keys of the project's own trainers (recipe.toml, --set KEY=VALUE, flags), on any grid of ranks; `PROGRAM train --keys`
 // lists them. The functions are in a library of their own: `pkg-config --cflags --libs mpigrad-trainer`, in CMake
-// find_package(mpigrad COMPONENTS trainer). examples/first/own_trainer.cpp is a page long.
+// find_package(mpigrad COMPONENTS trainer). examples/first/own_trainer.cpp is a page long; examples/trainers/classify/ and
+// examples/trainers/cosmoflow/ are programs with more members of Program.
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "models/data/source.h"
+#include "models/data/data.h"
 #include "models/nn/module.h"
 #include "models/train/training.h"
 #include "models/train/training_log.h"
@@ -27,45 +29,93 @@
 
 namespace mpigrad::trainer {
 
-// A number computed from the predictions of all samples, the same on every rank.
+// A number computed from the predictions of all samples, the same on every rank. Numbers are in the units of the data, outputs
+// for classes as the network gives them.
 struct Metric {
   std::string name;
   std::function<double(const Predictions& predictions)> value;
 };
 
-// Data for drawing at the end of a command.
+// What there is to draw at the end of a command.
 struct Results {
   const Problem& problem;
-  const Predictions& predictions;          // for the validation samples, or for those evaluated or predicted
+  const Predictions& predictions;          // as in Metric, of the samples kept, or of those evaluated or predicted
   const data::Source& source;              // of these samples
-  bool scored = false;                     // true if their targets are known
-  std::vector<EpochRow> epochs{};          // for `train`: values are the validation loss and the metrics
-  std::map<std::string, double> values{};  // validation_loss and the metrics, if scored
+  bool scored = false;                     // their targets are known
+  std::vector<EpochRow> epochs{};          // of `train`
+  std::map<std::string, double> values{};  // validation_loss and the other columns of metrics.csv, where scored
 };
 
+// The samples that a training keeps to score on.
+struct Kept {
+  std::string name = "validation";  // of keys (data.validation_fraction), columns (validation_loss) and the summary
+  double fraction = 0;              // default of data.NAME_fraction; 0: the group data.NAME_group
+  bool by_seed = false;             // `seed` draws the samples; else data.split_seed
+};
+
+// A predictor that is no network, for numbers: its errors are shown beside the network's, in table, summary and picture.
+struct Reference {
+  struct Predicted {
+    std::vector<double> values{};  // [samples, targets]
+    std::string missing{};         // why there are none
+  };
+  std::string name{};   // keys of the summary: NAME_mse, NAME_ratio, NAME_missing
+  std::string label{};  // column of the table
+  std::string help{};   // a line below the table
+  std::string note{};   // the note by which weights remember it
+  // Fits it to the training's samples and returns the note. Collective.
+  std::function<std::string(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples)>
+      fit{};
+  // What the predictor of that note, which `weights` have, predicts. Collective.
+  std::function<Predicted(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
+                          const std::string& note, const std::string& weights)>
+      predict{};
+};
+
+enum class TargetKind : std::uint8_t { any, numbers, classes };
+
 struct Program {
-  std::string name;    // of the program: weights of another program are an Error
+  std::string name;    // of the program: weights of another program are refused
   std::string help{};  // one line for --help
   // Called once on each rank. The network maps [N, D, H, W, C] to [N, outputs] for layouts of any grid (models/nn/layers.h).
   std::function<std::unique_ptr<nn::Module>(const Problem& problem)> network;
-  // The loss of batches in training, and of all validation samples in float64 on one rank: mse, cross_entropy, or your own.
+  // Of batches in training, and of all samples kept in float64 on one rank: mse, cross_entropy, or your own.
   LossFunction loss;
-  std::vector<Metric> metrics{};
+  LossFunction class_loss{};  // of classes; none: `loss` is of classes, too
+  TargetKind targets = TargetKind::any;
+  bool standardise = false;       // the network learns (number - mean) / deviation, by the training's samples
+  std::vector<Metric> metrics{};  // beside accuracy and AUC of classes, and R2 of numbers
   std::vector<Setting> settings{};
-  // The samples of `part` ("train", "val", "" for all; --train-group, --validation-group, --group) at `path`, with targets that
-  // are rows of numbers or one class per sample; `predict` needs no targets. Called on each rank. None: any format of
-  // data::open_source, with its options.
-  std::function<data::SourcePtr(const std::string& path, const std::string& part)> open{};
-  // Adds rows to the picture NAME.png, which begins with training curves and a comparison of predictions with targets. Called on
-  // rank 0.
+  // Fills in values whose defaults depend on other values, before the weights remember them.
+  std::function<void(Values& values)> complete{};
+  std::vector<std::string> without{};  // keys that mean nothing to the network, such as "network.keep"
+  Kept kept{};
+  bool any_extents = false;  // weights score and predict samples of other extents than the training's
+  // How `evaluate`, `predict` and pictures see the values; batches of a training are always as the source says.
+  data::Transform transform = data::Transform::of_source;
+  // The samples of `part` ("train", "val", "" for all; data.train_group, data.validation_group, data.group) at `path`, with
+  // targets that are rows of numbers or classes; without `targets` they may have none. Each rank calls it. None: any format of
+  // data::open_source, with the keys for it.
+  std::function<data::SourcePtr(const std::string& path, const std::string& part, bool targets)> open{};
+  // What is wrong with settings together; "": nothing. `set`: the keys that a recipe or the command line set, with their values
+  // (of a list the first one).
+  std::function<std::string(const Problem& problem, const std::map<std::string, std::string>& set)> check{};
+  // Before the first step of a training that begins with new weights. `samples`: the training's, in order and as they are.
+  // Collective.
+  std::function<void(nn::Module& net, const data::Loader& samples, const Problem& problem)> prepare{};
+  std::optional<Reference> reference{};
+  Problem described{};  // channels, outputs and classes of --describe without --data
+  // Adds rows to the picture NAME.png, which has samples, curves and predictions beside targets. On rank 0.
   std::function<void(plot::Figure& figure, const Results& results)> draw{};
-  // Defaults of options.
+  // Settings and channels of weights of an earlier version of the program, from their notes; none: the notes are not of those.
+  std::function<std::optional<Problem>(const std::map<std::string, std::string>& notes)> earlier{};
+  // Defaults of keys.
   std::int64_t epochs = 10, batch = 8;
   double learning_rate = 1e-3;
 };
 
-// Runs the command named by the arguments on every rank, like mpigrad::run(). Returns the exit code: 2 for invalid arguments or
-// data, 75 for a training that a limit or a signal has ended and that --resume continues.
+// Runs the command that the arguments name on every rank, as mpigrad::run() does. Returns the exit code: 2 for arguments or data
+// that make no sense, 75 for a training that a limit or a signal has ended and --resume continues.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace mpigrad::trainer

@@ -227,8 +227,10 @@ TargetRows target_rows(const data::Source& source, const SampleOptions& o) {
   if (!o.targets.empty()) return rows_of_table(source, o.targets);
   const auto& type = source.target_type();
   TargetRows rows;
-  if (!is_floating(type.type) || type.per_cell || type.names.empty()) return rows;
+  if (!is_floating(type.type) || type.per_cell) return rows;
   rows.names = type.names;
+  for (auto t = std::ssize(rows.names); t < type.shape.elements(); ++t) rows.names.push_back(fmt::format("target {}", t));
+  if (rows.names.empty()) return rows;
   for (std::int64_t i = 0; i < source.size(); ++i) {
     const auto row = source.targets(i);
     for (std::size_t t = 0; t < row.size(); ++t)

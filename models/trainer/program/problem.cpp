@@ -1,10 +1,10 @@
-// The problem as a note of weights, and as the samples have it.
+// The problem as a note of weights.
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "framework/base/joined.h"
 #include "framework/base/text_bounds.h"
 #include "models/trainer/program/program.h"
 
@@ -16,99 +16,116 @@ const Value& Problem::value_of(const std::string& name) const {
   return found->second;
 }
 
+std::string Problem::class_name(std::int64_t label) const {
+  return class_names.empty() ? std::to_string(label) : class_names[static_cast<std::size_t>(label)];
+}
+
 namespace program {
+namespace {
+
+// The settings of a note, each of its own type.
+void take_settings(const Program& program, const nlohmann::ordered_json& settings, Problem& p) {
+  for (const auto& [name, value] : settings.items()) {
+    const auto known = std::find_if(program.settings.begin(), program.settings.end(),
+                                    [&key = name](const Setting& setting) { return setting.name == key; });
+    require(known != program.settings.end(), "there is no setting '{}'", name);
+    auto& to = p.values[name] = known->value;
+    std::visit([&from = value](auto& x) { from.get_to(x); }, to);
+  }
+}
+
+// Defaults, where a note is older than a setting. Error: a value that the setting refuses.
+void complete_settings(const Program& program, Problem& p) {
+  for (const auto& setting : program.settings) {
+    const auto& value = p.values.emplace(setting.name, setting.value).first->second;
+    if (value == setting.value || !setting.rule.problem) continue;
+    auto document = to_json(value);
+    if (!document.is_array()) document = nlohmann::ordered_json::array({document});
+    for (const auto& each : document) {
+      const auto problem = setting.rule.problem(each.is_string() ? each.get<std::string>() : each.dump());
+      require(problem.empty(), "the setting '{}': {}", setting.name, problem);
+    }
+  }
+}
+
+bool is_sound(const Problem& p) {
+  const auto outputs = static_cast<std::size_t>(p.outputs);
+  const bool named = p.classes ? p.targets.size() == 1 && (p.class_names.empty() || p.class_names.size() == outputs)
+                               : p.targets.size() == outputs;
+  const bool standardised = (p.means.empty() || (p.means.size() == outputs && !p.classes)) &&
+                            p.deviations.size() == p.means.size() &&
+                            std::all_of(p.means.begin(), p.means.end(), [](double m) { return std::isfinite(m); }) &&
+                            std::all_of(p.deviations.begin(), p.deviations.end(), [](double d) { return d > 0; });
+  return p.extents.rank() == 3 && p.channels >= 1 && p.outputs >= (p.classes ? 2 : 1) && p.outputs <= 65536 && named &&
+         standardised;
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const Value& value) {
+  return std::visit([](const auto& x) { return nlohmann::ordered_json(x); }, value);
+}
+
+Problem problem_of(const Program& program, const TrainOptions& o) {
+  Problem p{.values = o.values, .norm = {.momentum = o.norm_momentum, .statistics = statistics_of(o)}, .keep = o.keep};
+  if (program.complete) program.complete(p.values);
+  return p;
+}
 
 std::string to_note(const Problem& p) {
   nlohmann::ordered_json document{{"extents", std::vector<std::int64_t>(p.extents.begin(), p.extents.end())},
                                   {"channels", p.channels},
                                   {"outputs", p.outputs},
                                   {"classes", p.classes},
-                                  {"targets", p.targets}};
+                                  {"targets", p.targets},
+                                  {"class_names", p.class_names}};
+  if (!p.means.empty()) document.update({{"means", p.means}, {"deviations", p.deviations}});
   auto& values = document["settings"] = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : p.values) std::visit([&values, &key = name](const auto& x) { values[key] = x; }, value);
+  for (const auto& [name, value] : p.values) values[name] = to_json(value);
   return document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-Problem problem_of(const std::string& weights, const CheckpointInfo& info) {
-  const auto& note = note_of(weights, info, problem_note);
-  const auto excess = excess_of_json(note);
-  require(excess.empty(), "[weights] {}: the note '{}' {}", weights, problem_note, excess);
-  Problem p;
-  try {
+Problem problem_of(const Program& program, const std::string& weights, const CheckpointInfo& info) {
+  const auto read = [&] {
+    for (const auto& [name, text] : info.notes)
+      if (text.starts_with('{'))
+        if (const auto excess = excess_of_json(text); !excess.empty()) fail("the note '{}' {}", name, excess);
+    std::optional<Problem> earlier;
+    if (program.earlier && !info.notes.contains(problem_note)) earlier = program.earlier(info.notes);
+    if (earlier) {
+      const auto means = means_of(weights, info);
+      if (means && earlier->targets.empty()) earlier->targets = means->names, earlier->outputs = std::ssize(means->names);
+      return *earlier;
+    }
+    const auto& note = note_of(weights, info, problem_note);
     const auto document = nlohmann::ordered_json::parse(note);
     const auto extents = document.at("extents").get<std::vector<std::int64_t>>();
-    p.extents = Shape(std::span(extents));
+    Problem p{.extents = Shape(std::span(extents))};
     document.at("channels").get_to(p.channels), document.at("outputs").get_to(p.outputs);
     document.at("classes").get_to(p.classes), document.at("targets").get_to(p.targets);
-    for (const auto& [name, value] : document.at("settings").items()) {
-      if (value.is_boolean()) p.values[name] = value.get<bool>();
-      else if (value.is_number_integer()) p.values[name] = value.get<std::int64_t>();
-      else if (value.is_number()) p.values[name] = value.get<double>();
-      else if (value.is_array()) p.values[name] = value.get<std::vector<std::int64_t>>();
-      else p.values[name] = value.get<std::string>();
-    }
+    if (document.contains("class_names")) document.at("class_names").get_to(p.class_names);
+    if (document.contains("means")) document.at("means").get_to(p.means), document.at("deviations").get_to(p.deviations);
+    take_settings(program, document.at("settings"), p);
+    return p;
+  };
+  std::string why;
+  try {
+    auto p = read();
+    complete_settings(program, p);
+    if (program.complete) program.complete(p.values);
+    if (is_sound(p)) return p;
   } catch (const nlohmann::ordered_json::exception&) {
-    fail("[weights] {}: the note '{}' does not describe a network", weights, problem_note);
+    why = "";  // that of a parser helps no one
+  } catch (const Error& error) {
+    if (std::string(error.what()).starts_with("[weights]")) throw;
+    why = fmt::format(": {}", error.what());
   }
-  require(p.extents.rank() == 3 && p.channels >= 1 && p.outputs >= 1 && p.outputs <= 65536,
-          "[weights] {}: the note '{}' does not describe a network", weights, problem_note);
-  return p;
+  fail("[weights] {}: its notes do not describe a network of {}{}", weights, program.name, why);
 }
 
-void describe_samples(Problem& p, const data::Source& source) {
-  const auto& targets = source.target_type();
-  require(!targets.per_cell && targets.shape.elements() > 0,
-          "[data] the samples of {} have {}; a target is a row of numbers or a class of each sample", source.name_of_sample(0),
-          targets.per_cell ? "a target for each cell" : "no targets");
-  p.extents = source.extents(), p.channels = source.channels();
-  p.targets = source.target_names(), p.classes = source.has_classes(), p.outputs = targets.shape.elements();
-  if (!p.classes) return;
-  std::int64_t largest = 0;
-  for (std::int64_t i = 0; i < source.size(); ++i)
-    for (const double label : source.targets(i)) {
-      require(label >= 0 && label < 65536, "[data] the class of {} is {}; classes count from 0", source.name_of_sample(i), label);
-      largest = std::max(largest, static_cast<std::int64_t>(label));
-    }
-  p.outputs = largest + 1;
-}
-
-void require_fitting(const Problem& p, const data::Source& source, bool scored, const std::string& of) {
-  require(source.extents() == p.extents && source.channels() == p.channels, "[data] {} is {} x {}, {} is of {} x {}",
-          source.name_of_sample(0), source.extents(), source.channels(), of, p.extents, p.channels);
-  if (!scored) return;
-  auto here = p;
-  describe_samples(here, source);
-  require(here.classes == p.classes && here.targets == p.targets &&
-              (p.classes ? here.outputs <= p.outputs : here.outputs == p.outputs),
-          "[data] {} has {} {} ({}), {} {} {} ({})", source.name_of_sample(0), here.outputs, here.classes ? "classes" : "numbers",
-          joined(here.targets, ", "), of, p.outputs, p.classes ? "classes" : "numbers", joined(p.targets, ", "));
-}
-
-data::SourcePtr open(const Program& program, const SampleOptions& o, const std::string& path, const std::string& part,
-                     bool targets) {
-  if (path.empty()) throw UsageError("--data is needed");
-  auto source = program.open ? program.open(path, part) : trainer::open(o, path, part, targets);
-  require(source != nullptr, "[data] {} opens nothing at {}", program.name, path);
-  return targets ? source : chosen(source, all_samples(*source), "", {});
-}
-
-std::vector<std::string> value_names(const Program& program) {
-  std::vector<std::string> names{"validation_loss"};
-  for (const auto& metric : program.metrics) names.push_back(metric.name);
-  return names;
-}
-
-std::vector<double> values_of(const Program& program, const data::Source& source, const Predictions& p) {
-  const Untaped scope;
-  const auto n = static_cast<std::int64_t>(p.samples.size());
-  Shape shape{n};  // as that of data::Batch::y
-  if (!source.has_classes() || p.targets > 1)
-    for (const auto extent : source.target_type().shape) shape.push_back(extent);
-  const auto loss = program.loss(from_vector({n, p.outputs}, p.predicted, DType::float64),
-                                 from_vector(shape, p.truth, source.has_classes() ? DType::int64 : DType::float64));
-  std::vector<double> values{loss.item()};
-  for (const auto& metric : program.metrics) values.push_back(metric.value(p));
-  return values;
+SplitNotes split_notes(const Program& program) {
+  if (program.kept.by_seed) return {.samples = "samples", .fraction = "test fraction", .seed = "seed", .kept = "test samples"};
+  return {.samples = "all samples", .fraction = "validation fraction", .seed = "split seed", .kept = "validation"};
 }
 
 }  // namespace program

@@ -20,45 +20,69 @@ void add_source_keys(Keys& keys, const Program& program, SampleOptions& o, const
   if (!part.empty()) keys.add("data." + part, o.part, "part of the data").instead_of("--" + part);
 }
 
+// data.label and data.targets, of samples with targets.
+void add_target_keys(Keys& keys, const Program& program, SampleOptions& o) {
+  add_label_key(keys, o);
+  if (program.targets != TargetKind::classes) add_target_key(keys, o);
+}
+
+void add_kept_keys(Keys& keys, const Program& program, TrainOptions& o) {
+  const auto add = [&](const char* what, auto& field, Rule rule, const std::string& help) -> Key& {
+    return keys.add(kept_key(program, what), field, std::move(rule), help)
+        .instead_of(fmt::format("--{}-{}", program.kept.name, what));
+  };
+  keys.add("data.train_group", o.train_group, "group (of HDF5, .npz, CIFAR) to train on")
+      .with_default("train; all, where the samples kept are no group")
+      .instead_of("--train-group");
+  add("group", o.kept_group, {}, "group to score on").with_default("val");
+  add("data", o.kept_data, {}, "data to score on, instead of a group");
+  if (program.targets != TargetKind::classes)
+    add("targets", o.kept_targets, {}, fmt::format("table of the numbers of {}", kept_key(program, "data")))
+        .with_default("that of data.targets");
+  auto& fraction = add("fraction", o.kept_fraction, between(0.001, 0.999),
+                       "part of the samples, drawn at random, that is kept to score on, instead of a group");
+  if (o.kept_fraction == 0) fraction.with_default("none");
+  if (!program.kept.by_seed)
+    keys.add("data.split_seed", o.split_seed, whole(0), fmt::format("seed of the draw of {}", kept_key(program, "fraction")))
+        .instead_of("--split-seed");
+}
+
 void add_keys(Keys& keys, const Program& program, TrainOptions& o) {
   o.keys = &keys;
   add_source_keys(keys, program, o.source, "");
-  keys.add("data.train_group", o.train_group, "group of the data to train on").instead_of("--train-group");
-  keys.add("data.validation_group", o.validation_group, "group to score on").instead_of("--validation-group");
-  keys.add("data.validation_data", o.validation_data, "data to score on, instead of a group").instead_of("--validation-data");
-  keys.add("data.validation_fraction", o.validation_fraction, between(0.001, 0.999),
-           "part of the samples, drawn at random, that is kept to score on, instead of a group")
-      .with_default("none")
-      .instead_of("--validation-fraction");
-  keys.add("data.split_seed", o.split_seed, whole(0), "seed of the draw of data.validation_fraction").instead_of("--split-seed");
+  add_target_keys(keys, program, o.source);
+  add_kept_keys(keys, program, o);
+  for (const auto& key : keys.all()) o.described.insert(key.name);
   add_trainer_keys(keys, o);
   add_setting_keys(keys, program.settings, o.values);
+  for (const auto& setting : program.settings) o.described.insert(key_of(setting));
+  for (const auto& name : program.without) keys.remove(name);
+  for (const auto& key : keys.all()) o.defaults[key.name] = key.get();
 }
 
 void add_keys(Keys& keys, const Program& program, InferOptions& o, bool scored) {
   add_source_keys(keys, program, o.source, "group");
-  if (!scored && !program.open)
+  if (scored) add_target_keys(keys, program, o.source), keys["data.label"].with_default("that of the training");
+  else if (!program.open)
     for (const auto* name : {"data.labels", "data.label_dataset"}) keys.remove(name);
-  add_infer_keys(keys, o, scored, "validation");
+  add_infer_keys(keys, o, scored, program.kept.name);
 }
 
-void check_sets(const TrainOptions& o) {
-  if (!o.validation_data.empty() && o.validation_fraction > 0)
-    throw UsageError("data.validation_data and data.validation_fraction: one of the two");
-  if (o.validation_fraction > 0 && o.given.contains("data.validation_group"))
-    throw UsageError("data.validation_group is another group than the training's; data.validation_fraction is a part of it");
-  if (o.given.contains("data.split_seed") && o.validation_fraction == 0)
-    throw UsageError("data.split_seed is of data.validation_fraction");
+void check_settings(const Program& program, const TrainOptions& o) {
+  if (!program.check) return;
+  std::map<std::string, std::string> set;
+  for (const auto& key : o.keys->all())
+    if (const auto values = key.get(); values != o.defaults.at(key.name)) set[key.name] = values.empty() ? "" : values.front();
+  if (const auto problem = program.check(problem_of(program, o), set); !problem.empty()) throw UsageError(problem);
 }
 
 int run_train(const Communicator& world, const Program& program, TrainOptions& o) {
   o.data = o.source.data;
+  // A default gives way to what was asked for.
+  if ((!o.kept_data.empty() || !o.kept_group.empty()) && o.kept_fraction == program.kept.fraction) o.kept_fraction = 0;
   check(o);
-  check_sets(o);
-  std::set<std::string> described;  // by --describe
-  for (const auto& key : o.keys->all())
-    if (key.section() == "network" || key.section() == "data") described.insert(key.name);
-  warn(o, described, world.rank());
+  check_settings(program, o);
+  warn(o, o.described, world.rank());
   return o.describe ? describe(world, program, o) : train(world, program, o);
 }
 
@@ -73,6 +97,7 @@ int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, c
   TrainOptions train;
   train.out = program.name + "-out";
   train.epochs = program.epochs, train.batch = program.batch, train.learning_rate = program.learning_rate;
+  train.kept_fraction = program.kept.fraction;
   InferOptions evaluate, predict;
   evaluate.out = program.name + "-scores", predict.out = program.name + "-predictions";
   evaluate.batch = predict.batch = program.batch;

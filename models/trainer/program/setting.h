@@ -9,6 +9,7 @@
 
 #include "framework/base/error.h"
 #include "framework/tensor/shape.h"
+#include "models/nn/layers.h"
 #include "models/trainer/recipe/rule.h"
 
 namespace mpigrad::trainer {
@@ -31,10 +32,16 @@ struct Setting {
 struct Problem {
   Shape extents{1, 1, 1};  // [D, H, W] of the samples of the training
   std::int64_t channels = 1;
-  std::int64_t outputs = 1;            // numbers in a target, or classes
-  bool classes = false;                // targets are integers: labels [N] from 0 on
-  std::vector<std::string> targets{};  // names
-  Values values{};                     // of the settings
+  std::int64_t outputs = 1;                   // numbers in a target, or classes
+  bool classes = false;                       // targets are integers: labels [N] from 0 on
+  std::vector<std::string> targets{};         // names of the numbers, or of the labels
+  std::vector<std::string> class_names{};     // none: classes are called by their numbers
+  std::vector<double> means{}, deviations{};  // of Program::standardise, one for each number; else none
+  Values values{};                            // of the settings
+  // Of a training, for the network's norms and dropout: the keys network.norm_momentum, network.statistics and network.keep
+  // (negative: the network's own). Weights do not remember them.
+  nn::BatchNormAttributes norm{};
+  double keep = -1;
 
   // Errors: no setting of this name, another type.
   template <class T>
@@ -43,6 +50,7 @@ struct Problem {
     if (found == nullptr) fail("[trainer] the setting '{}' has another type", name);
     return *found;
   }
+  std::string class_name(std::int64_t label) const;
 
  private:
   const Value& value_of(const std::string& name) const;
