@@ -2,8 +2,8 @@
 // A trainer for your own network. A program names its network, loss and metrics and calls run(); it then has the commands
 //
 //   PROGRAM train --data PATH --out run [--grid depth=2] [--resume] ...     weights, table, curves, checkpoints, picture, summary
-//   PROGRAM train --describe --size 64                                      layers, and what a step costs
-//   PROGRAM evaluate --weights run/weights.h5 --data PATH --out scores      loss and metrics of other samples
+//   PROGRAM train --describe --size 64                                      layers, and the cost of a step
+//   PROGRAM evaluate --weights run/weights.h5 --data PATH --out scores      loss and metrics on other samples
 //   PROGRAM predict --weights run/weights.h5 --data PATH --out predictions  samples without targets
 //
 // with the keys of the project's own trainers (recipe.toml, --set KEY=VALUE, flags), on any grid of ranks; `PROGRAM train --keys`
@@ -36,14 +36,14 @@ struct Metric {
   std::function<double(const Predictions& predictions)> value;
 };
 
-// What there is to draw at the end of a command.
+// Data for drawing at the end of a command.
 struct Results {
   const Problem& problem;
-  const Predictions& predictions;          // as in Metric, of the samples kept, or of those evaluated or predicted
+  const Predictions& predictions;          // as in Metric, for the samples kept, or for those evaluated or predicted
   const data::Source& source;              // of these samples
-  bool scored = false;                     // their targets are known
-  std::vector<EpochRow> epochs{};          // of `train`
-  std::map<std::string, double> values{};  // validation_loss and the other columns of metrics.csv, where scored
+  bool scored = false;                     // true if their targets are known
+  std::vector<EpochRow> epochs{};          // for `train`
+  std::map<std::string, double> values{};  // validation_loss and the other columns of metrics.csv, if scored
 };
 
 // The samples that a training keeps to score on.
@@ -75,11 +75,11 @@ struct Reference {
 enum class TargetKind : std::uint8_t { any, numbers, classes };
 
 struct Program {
-  std::string name;    // of the program: weights of another program are refused
+  std::string name;    // of the program: weights of another program are an Error
   std::string help{};  // one line for --help
   // Called once on each rank. The network maps [N, D, H, W, C] to [N, outputs] for layouts of any grid (models/nn/layers.h).
   std::function<std::unique_ptr<nn::Module>(const Problem& problem)> network;
-  // Of batches in training, and of all samples kept in float64 on one rank: mse, cross_entropy, or your own.
+  // The loss of batches in training, and of all samples kept in float64 on one rank: mse, cross_entropy, or your own.
   LossFunction loss;
   LossFunction class_loss{};  // of classes; none: `loss` is of classes, too
   TargetKind targets = TargetKind::any;
@@ -94,11 +94,11 @@ struct Program {
   // How `evaluate`, `predict` and pictures see the values; batches of a training are always as the source says.
   data::Transform transform = data::Transform::of_source;
   // The samples of `part` ("train", "val", "" for all; data.train_group, data.validation_group, data.group) at `path`, with
-  // targets that are rows of numbers or classes; without `targets` they may have none. Each rank calls it. None: any format of
-  // data::open_source, with the keys for it.
+  // targets that are rows of numbers or classes; without `targets` they may have none. Called on each rank. None: any format of
+  // data::open_source, with its keys.
   std::function<data::SourcePtr(const std::string& path, const std::string& part, bool targets)> open{};
-  // What is wrong with settings together; "": nothing. `set`: the keys that a recipe or the command line set, with their values
-  // (of a list the first one).
+  // What is wrong with settings together; "": nothing. `set`: the keys that have other values than their defaults, with these
+  // values (of a list the first one).
   std::function<std::string(const Problem& problem, const std::map<std::string, std::string>& set)> check{};
   // Before the first step of a training that begins with new weights. `samples`: the training's, in order and as they are.
   // Collective.
@@ -114,8 +114,8 @@ struct Program {
   double learning_rate = 1e-3;
 };
 
-// Runs the command that the arguments name on every rank, as mpigrad::run() does. Returns the exit code: 2 for arguments or data
-// that make no sense, 75 for a training that a limit or a signal has ended and --resume continues.
+// Runs the command named by the arguments on every rank, like mpigrad::run(). Returns the exit code: 2 for invalid arguments or
+// data, 75 for a training that a limit or a signal has ended and that --resume continues.
 int run(int argc, char** argv, const Program& program);
 
 }  // namespace mpigrad::trainer

@@ -15,7 +15,7 @@
 #include "comm/launch.h"
 #include "examples/studies/sample_size/report.h"
 #include "examples/studies/sample_size/study.h"
-#include "examples/trainers/cosmoflow/baseline.h"
+#include "examples/tools/universe/spectrum_regression.h"
 #include "framework/base/joined.h"
 #include "models/trainer/run.h"
 #include "models/trainer/tool/command_line.h"
@@ -94,7 +94,7 @@ void add_options(CLI::App& app, StudyOptions& o) {
 void check(StudyOptions& o) {
   std::sort(o.sizes.begin(), o.sizes.end());
   if (std::adjacent_find(o.sizes.begin(), o.sizes.end()) != o.sizes.end()) throw tool::UsageError("--sizes names a size twice");
-  using cosmoflow::largest_side, cosmoflow::most_cells;
+  using universe::largest_side, universe::most_cells;
   if (!o.sizes.empty() && o.sizes.back() > largest_side)
     throw tool::UsageError(
         fmt::format("--sizes {}: the regression beside the network takes cubes of at most {}^3", o.sizes.back(), largest_side));

@@ -9,11 +9,11 @@
 #include <optional>
 
 #include "examples/tools/universe/simulation.h"
-#include "examples/trainers/cosmoflow/baseline.h"
-#include "examples/trainers/cosmoflow/last_layer.h"
+#include "examples/tools/universe/spectrum_regression.h"
 #include "framework/base/new_file.h"
 #include "models/data/data.h"
 #include "models/data/sources/hdf5.h"
+#include "models/evaluate/last_layer.h"
 #include "models/trainer/folder/folder_lock.h"
 #include "models/trainer/supervised.h"
 #include "ops/loss/loss.h"
@@ -92,8 +92,8 @@ void fit_regression(const Communicator& world, const StudyOptions& o, const data
   if (world.rank() == 0 && !o.quiet) fmt::print(stderr, "{}^3: regression on power spectra\n", size);
   Predictions of_training, predictions;
   of_training.samples = numbers(0, o.training * cubes), predictions.samples = numbers(o.training * cubes, o.test * cubes);
-  const auto fitted = cosmoflow::fit_baseline(world, *source, of_training.samples, &of_training.predicted);
-  auto found = cosmoflow::predict_baseline(world, *source, predictions.samples, fitted);
+  const auto fitted = universe::fit_baseline(world, *source, of_training.samples, &of_training.predicted);
+  auto found = universe::predict_baseline(world, *source, predictions.samples, fitted);
   trainer::together(world, [&] {
     require(found.missing.empty(), "[sample_size] there is no regression on cubes of {}^3: {}", size, found.missing);
     if (world.rank() != 0) return;
@@ -144,7 +144,7 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
   if (world.rank() == 0 && !o.quiet)
     fmt::print(stderr, "{}^3, seed {}: {} cubes a step, {} steps, grid {}\n", size, seed, t.batch,
                o.epochs * optimizer_steps(*train_set, 1), trainer::to_string(extents));
-  if (o.network == "pyramid") cosmoflow::fit_last_layer(*net, *still_set);  // a checkpoint has a later one
+  if (o.network == "pyramid") fit_last_layer(*net, *still_set);  // a checkpoint has a later one
   Predictions of_training, predictions;
   return trainer::train(world, t, extents, out,
                         {.program = "sample_size",

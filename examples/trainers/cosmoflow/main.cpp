@@ -1,128 +1,114 @@
-// CosmoFlow: cosmological parameters from volumes of matter, on any grid of ranks.
+// CosmoFlow: cosmological parameters from volumes of matter, on any grid of ranks: a program of trainer::run
+// (models/mpigrad/trainer.h).
 //
-//   mpiexec -n 2 build/examples/cosmoflow train --data universes --grid depth=2 --batch-norm --flips --shifts --out run
+//   mpiexec -n 2 build/examples/cosmoflow train --data universes --grid depth=2 --set data.flips --set data.shifts --out run
 //   build/examples/cosmoflow evaluate --weights run/weights.h5 --data others --out scores
 //   build/examples/cosmoflow predict --weights run/weights.h5 --data unknown --out predictions
 //   build/examples/cosmoflow train --describe --size 512 --grid sample=2,depth=8
 //
-// `train` shows the loss, and at the end each parameter's error on the test set beside those of predicting the mean and of a
-// ridge regression on power spectra (baseline.h), as `evaluate` does for other universes; `predict` needs none that are known.
+// Universes are HDF5 files of CosmoFlow's layout, MLPerf's TFRecord files, or what `pack` makes of them. `train` shows the loss,
+// and at the end each parameter's error on the test set beside those of predicting the mean and of a ridge regression on power
+// spectra (examples/tools/universe/spectrum_regression.h), as `evaluate` does for other universes; `predict` needs none that are
+// known.
 
-#include "comm/launch.h"
+#include "examples/tools/universe/spectrum_regression.h"
+#include "models/evaluate/last_layer.h"
+#include "models/mpigrad/trainer.h"
+#include "models/networks/cosmoflow.h"
+#include "ops/loss/loss.h"
 
-#include <CLI/CLI.hpp>
-#include "examples/trainers/cosmoflow/cosmoflow.h"
-
-namespace mpigrad::cosmoflow {
+namespace mpigrad {
 namespace {
 
-void add_options(CLI::App& app, TrainOptions& o) {
-  o.out = "cosmoflow-out";
-  app.add_option("--data", o.data,
-                 "universes: HDF5 files of CosmoFlow's layout, MLPerf's TFRecord files, or what `pack` makes of them")
-      ->group("Data");
-  app.add_option("--test-fraction", o.test_fraction, "of the samples, drawn at random, that are kept for the test")
-      ->check(tool::number_between(0.001, 0.999))
-      ->capture_default_str()
-      ->group("Data");
-  trainer::add_data_options(app, o);
-  trainer::add_store_option(app, o);
-  app.add_flag("--transpositions", o.transpositions, "exchange spatial axes at random: with --flips the 48 symmetries of a cube")
-      ->group("Data");
-  app.add_flag("--shifts", o.shifts, "shift volumes at random, periodically; for periodic boxes")->group("Data");
-  trainer::add_grid_option(app, o);
-  trainer::add_communication_option(app, o);
-  trainer::add_layer_grid_option(app, o);
-  trainer::add_sharded_weights_option(app, o);
-  trainer::add_device_options(app, o);
-  app.add_option("--variant", o.variant,
-                 "hybrid (seven convolutions, average pooling), mlperf (five, max pooling), or pyramid (statistics at several "
-                 "scales, for periodic boxes; of thousands of weights, not millions)")
-      ->check(CLI::IsMember({"hybrid", "mlperf", "pyramid"}))
-      ->capture_default_str()
-      ->group("Network");
-  app.add_option("--filters", o.filters,
-                 "of the first convolution; all other layers grow and shrink with it (default: 16, mlperf 32)")
-      ->check(tool::number_between(1, 4096))
-      ->group("Network");
-  app.add_option("--last-layer", o.last_layer,
-                 "of pyramid, how it begins: fitted, by ridge regression of the training set's parameters on the features of the "
-                 "untrained network, or random")
-      ->check(CLI::IsMember({"fitted", "random"}))
-      ->capture_default_str()
-      ->group("Network");
-  app.add_flag("--batch-norm", o.batch_norm, "after every convolution; of the hybrid variant")->group("Network");
-  trainer::add_norm_options(app, o);
-  trainer::add_training_options(app, o);
-  trainer::add_stop_options(app, o);
-  trainer::add_profile_option(app, o);
-  trainer::add_mllog_option(app, o);
-  trainer::add_average_option(app, o);
-  trainer::add_noise_option(app, o);
-  trainer::add_file_options(app, o);
-  trainer::add_describe_options(app, o);
+bool is_pyramid(const trainer::Problem& problem) { return problem.get<std::string>("variant") == "pyramid"; }
+
+std::unique_ptr<nn::Module> make_network(const trainer::Problem& problem) {
+  const auto& e = problem.extents;
+  require(e[0] == e[1] && e[1] == e[2], "[data] CosmoFlow takes cubes, the volumes are {}", e);
+  const auto& name = problem.get<std::string>("variant");
+  auto variant = CosmoFlowVariant::hybrid;
+  if (name == "mlperf") variant = CosmoFlowVariant::mlperf;
+  if (name == "pyramid") variant = CosmoFlowVariant::pyramid;
+  return std::make_unique<CosmoFlow>(CosmoFlowOptions{.variant = variant,
+                                                      .batch_norm = problem.get<bool>("batch_norm"),
+                                                      .norm = problem.norm,
+                                                      .keep = problem.keep,
+                                                      .filters = problem.get<std::int64_t>("filters"),
+                                                      .targets = problem.outputs});
 }
 
-void add_options(CLI::App& app, InferOptions& o, bool scored) {
-  o.out = scored ? "cosmoflow-scores" : "cosmoflow-predictions";
-  app.add_option("--data", o.data,
-                 scored
-                     ? "universes: HDF5 files of CosmoFlow's layout, MLPerf's TFRecord files, or what `pack` makes of them"
-                     : "universes, whether or not their parameters are known, or counts in any format that `contrastive` reads")
-      ->group("Data");
-  app.add_option("--group", o.group, "of HDF5 that `pack` wrote: where the datasets are")->group("Data");
-  trainer::add_infer_options(app, o, scored, "test");
+void complete(trainer::Values& values) {
+  auto& filters = std::get<std::int64_t>(values.at("filters"));
+  if (filters == 0) filters = std::get<std::string>(values.at("variant")) == "mlperf" ? 32 : 16;
 }
 
-int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
-  CLI::App app("CosmoFlow (Oyama et al. 2020, or the MLPerf HPC variant): parameters from volumes that are split over ranks.",
-               "cosmoflow");
-  app.require_subcommand(1);
-  TrainOptions train_options;
-  auto* train_command = app.add_subcommand("train", "train on universes whose parameters are known");
-  add_options(*train_command, train_options);
-  InferOptions evaluate_options;
-  auto* evaluate_command = app.add_subcommand("evaluate", "predict known parameters: errors, a picture");
-  add_options(*evaluate_command, evaluate_options, true);
-  InferOptions predict_options;
-  add_options(*app.add_subcommand("predict", "predict unknown parameters"), predict_options, false);
-  if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
-  for (auto* options : std::initializer_list<trainer::Options*>{&train_options, &evaluate_options, &predict_options})
-    options->given = tool::given_options(app);
-  return tool::finish(app, *transport, [&] {
-    if (*train_command) {
-      const auto& o = train_options;
-      trainer::check(o);
-      trainer::apply_precision(o);
-      trainer::apply_device_options(o);
-      if (o.variant != "hybrid" && o.batch_norm)
-        throw trainer::UsageError(fmt::format("--batch-norm: the {} variant has none", o.variant));
-      if (o.variant != "pyramid" && o.given.contains("--last-layer"))
-        throw trainer::UsageError("--last-layer is of --variant pyramid");
-      if (o.variant == "pyramid" && o.given.contains("--last-layer") && !o.weights.empty())
-        throw trainer::UsageError("--last-layer: the layer begins as in the file of --weights");
-      if (o.variant == "pyramid" && (o.graph || is_half(trainer::compute_of(o).value_or(DType::float32))))
-        throw trainer::UsageError("--variant pyramid has neither --graph nor 16 bits: --precision float32 or tf32");
-      for (const auto* option : {"--statistics", "--norm-momentum"})
-        if (o.given.contains(option) && !o.batch_norm) throw trainer::UsageError(fmt::format("{} is of --batch-norm", option));
-      trainer::warn(o, {"--variant", "--filters", "--batch-norm", "--last-layer"}, transport->rank());
-      const Communicator world(transport);
-      return o.describe ? describe(world, o) : train(world, o);
-    }
-    const auto& o = *evaluate_command ? evaluate_options : predict_options;
-    trainer::check(o);
-    trainer::apply_precision(o);
-    trainer::apply_device_options(o);
-    const Communicator world(transport);
-    return infer(world, o);
-  });
+std::string check(const trainer::Problem& problem, const std::map<std::string, std::string>& set) {
+  const bool batch_norm = problem.get<bool>("batch_norm"), pyramid = is_pyramid(problem);
+  const auto& variant = problem.get<std::string>("variant");
+  const auto value = [&](const char* key) { return set.contains(key) ? set.at(key) : std::string(); };
+  if (variant != "hybrid" && batch_norm) return fmt::format("network.batch_norm: the {} variant has none", variant);
+  if (!pyramid && set.contains("network.last_layer")) return "network.last_layer is of --variant pyramid";
+  if (set.contains("network.last_layer") && set.contains("network.weights"))
+    return "network.last_layer: the layer begins as in the file of --weights";
+  if (pyramid && (value("precision.graph") == "true" || value("precision.compute").ends_with("float16")))
+    return "--variant pyramid has neither precision.graph nor 16 bits: --precision float32 or tf32";
+  for (const auto* key : {"network.statistics", "network.norm_momentum"})
+    if (set.contains(key) && !batch_norm) return fmt::format("{} is of network.batch_norm", key);
+  return "";
 }
+
+void prepare(nn::Module& net, const data::Loader& samples, const trainer::Problem& problem) {
+  if (is_pyramid(problem) && problem.get<std::string>("last_layer") == "fitted" && samples.samples() > 1)
+    fit_last_layer(dynamic_cast<CosmoFlow&>(net), samples);
+}
+
+// Of weights of version 0.1, which have a note for each setting.
+std::optional<trainer::Problem> earlier(const std::map<std::string, std::string>& notes) {
+  if (!notes.contains("variant") || !notes.contains("batch norm")) return std::nullopt;
+  const auto number = [&](const char* name) {
+    const auto note = notes.find(name);
+    return note == notes.end() ? std::int64_t{0} : std::strtoll(note->second.c_str(), nullptr, 10);
+  };
+  trainer::Problem p{.extents = Shape{number("side"), number("side"), number("side")}, .channels = number("channels")};
+  p.values = {{"variant", notes.at("variant")}, {"batch_norm", notes.at("batch norm") == "yes"}, {"filters", number("filters")}};
+  return p;
+}
+
+const trainer::Program program{
+    .name = "cosmoflow",
+    .help = "CosmoFlow (Oyama et al. 2020, or the MLPerf HPC variant): parameters from volumes that are split over ranks.",
+    .network = make_network,
+    .loss = mse,
+    .targets = trainer::TargetKind::numbers,
+    .settings =
+        {{.name = "variant",
+          .value = "hybrid",
+          .help = "hybrid (seven convolutions, average pooling), mlperf (five, max pooling), or pyramid (statistics at "
+                  "several scales, for periodic boxes; of thousands of weights, not millions)",
+          .rule = trainer::one_of({"hybrid", "mlperf", "pyramid"})},
+         {.name = "filters",
+          .value = 0,
+          .help = "of the first convolution; all other layers grow and shrink with it",
+          .rule = trainer::whole(1, 4096),
+          .default_text = "16, mlperf 32"},
+         {.name = "last_layer",
+          .value = "fitted",
+          .help = "how the last layer of pyramid begins: fitted, by ridge regression of the training set's parameters on the "
+                  "features of the untrained network, or random",
+          .rule = trainer::one_of({"fitted", "random"}),
+          .has_flag = false},
+         {.name = "batch_norm", .value = false, .help = "after every convolution; of the variant hybrid", .has_flag = false}},
+    .complete = complete,
+    .kept = {.name = "test", .fraction = 0.15, .by_seed = true},
+    .any_extents = true,
+    .transform = data::Transform::log1p,  // also of counts in a format that does not say so
+    .check = check,
+    .prepare = prepare,
+    .reference = universe::spectrum_reference(),
+    .described = {.channels = 4, .outputs = 4},
+    .earlier = earlier};
 
 }  // namespace
-}  // namespace mpigrad::cosmoflow
+}  // namespace mpigrad
 
-int main(int argc, char** argv) {
-  return mpigrad::launch(argc, argv, [&](const std::shared_ptr<mpigrad::Transport>& transport) {
-    return mpigrad::cosmoflow::run(transport, argc, argv);
-  });
-}
+int main(int argc, char** argv) { return mpigrad::trainer::run(argc, argv, mpigrad::program); }

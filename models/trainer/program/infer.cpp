@@ -35,7 +35,7 @@ int infer(const Communicator& world, const Program& program, const InferOptions&
     auto& p = f.problem = problem_of(program, o.weights, info);
     if (!p.classes) f.means = means_of(o.weights, info);
     opened = open(program, o.source, o.source.data, o.source.part, o.scored);
-    require_fitting(p, *opened, o.weights, program.any_extents);
+    require_fitting(p, *opened, o.data, o.weights, program.any_extents);
     if (opened->extents() != p.extents)
       warn(fmt::format("the samples of {} are {}, {} was trained on {}", o.data, opened->extents(), o.weights, p.extents));
     p.extents = opened->extents();

@@ -65,7 +65,8 @@ Sets open_sets(const Program& program, const TrainOptions& options, Problem& pro
 void describe_data(const Program& program, const TrainOptions& options, Problem& problem);
 // Error: samples of other channels or extents than the problem's, which is that of `of`; with `any_extents` only pictures for
 // volumes.
-void require_fitting(const Problem& problem, const data::Source& source, const std::string& of, bool any_extents);
+void require_fitting(const Problem& problem, const data::Source& source, const std::string& path, const std::string& of,
+                     bool any_extents);
 
 // ---- scores
 

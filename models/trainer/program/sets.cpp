@@ -54,14 +54,14 @@ data::SourcePtr open(const Program& program, const SampleOptions& o, const std::
   return source;
 }
 
-void require_fitting(const Problem& p, const data::Source& source, const std::string& of, bool any_extents) {
-  const bool picture = source.extents()[0] == 1;
+void require_fitting(const Problem& p, const data::Source& source, const std::string& path, const std::string& of,
+                     bool any_extents) {
+  const auto& e = source.extents();
+  const bool picture = e[0] == 1;
   require(picture == (p.extents[0] == 1), "[data] {} is a {}, {} is of {}", source.name_of_sample(0),
           picture ? "picture" : "volume", of, picture ? "volumes" : "pictures");
-  require(source.channels() == p.channels, "[data] {} has {} channels, {} is of {}", source.name_of_sample(0), source.channels(),
-          of, p.channels);
-  require(any_extents || source.extents() == p.extents, "[data] {} is {}, {} is of {}", source.name_of_sample(0),
-          source.extents(), of, p.extents);
+  require(source.channels() == p.channels, "[data] {} has {} channels, {} is of {}", path, source.channels(), of, p.channels);
+  require(any_extents || e == p.extents, "[data] the samples of {} are {}, {} is of {}", path, e, of, p.extents);
 }
 
 void describe_data(const Program& program, const TrainOptions& o, Problem& p) {
@@ -96,8 +96,9 @@ Sets open_sets(const Program& program, const TrainOptions& o, Problem& p) {
     kept = learned(p, whole, targets, std::move(split.test));
   } else {
     sets.kept_group = group_of(o, o.kept_group, "val");
-    const auto other = open(program, o.source, o.kept_data.empty() ? o.source.data : o.kept_data, sets.kept_group, true);
-    require_fitting(p, *other, "the training", false);
+    const auto& path = o.kept_data.empty() ? o.source.data : o.kept_data;
+    const auto other = open(program, o.source, path, sets.kept_group, true);
+    require_fitting(p, *other, path, "the training", false);
     auto options = o.source;
     if (!o.kept_targets.empty()) options.targets = o.kept_targets;
     kept = learned(p, other, targets_like(p, *other, options), all_samples(*other));

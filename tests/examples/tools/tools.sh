@@ -223,7 +223,7 @@ def means():
     units = [u["unit"] for u in json.load(open(parameters))["universes"] if u["file"].split("/")[-1] not in known]
     return [sum(column) / len(units) for column in zip(*units)]
 expected = means()
-for t, (name, score) in enumerate(summary["test"].items()):
+for t, (name, score) in enumerate(summary["targets"].items()):
     truth = [float(row[name + "_true"]) for row in rows]
     made = [float(row[name + "_predicted"]) for row in rows]
     mean = expected[t] if expected else sum(truth) / len(truth)
@@ -237,10 +237,10 @@ seen() {
   python3 - "$@" <<'END'
 import json, sys
 one, two = (json.load(open(folder + "/summary.json")) for folder in sys.argv[1:])
-for name, score in one["test"].items():
-    assert score["spectrum_mse"] == two["test"][name]["spectrum_mse"], name
+for name, score in one["targets"].items():
+    assert score["spectrum_mse"] == two["targets"][name]["spectrum_mse"], name
     assert abs(score["spectrum_ratio"] * score["spectrum_mse"] / score["mse"] - 1) < 1e-12, name
-assert one["test"]["sigma_8"]["spectrum_mse"] < 0.7 * one["test"]["sigma_8"]["mean_mse"]
+assert one["targets"]["sigma_8"]["spectrum_mse"] < 0.7 * one["targets"]["sigma_8"]["mean_mse"]
 assert "spectrum_missing" not in one
 END
 }
@@ -266,7 +266,7 @@ evaluate() { # evaluate TRANSPORT RANKS GRID DATA OUT OPTIONS...
 evaluate threads 1 sample=1 "$work/unseen" unseen-1 --batch 8
 judge 'evaluation of fewer volumes than a batch' rows "$work/unseen-1/predictions.csv" 5
 judge 'evaluation says whose mean it is' says '^of mean: of predicting the mean of the training set'
-judge 'evaluation shows the regression beside it' says '^parameter  *MSE  *of mean  *ratio  *P(k)  *ratio  *MAE'
+judge 'evaluation shows the regression beside it' says '^target  *MSE  *of mean  *ratio  *P(k)  *ratio  *MAE'
 judge 'evaluation says what that is' says '^P(k): ridge regression on binned power spectra'
 judge 'evaluation against the mean of the training set' scored "$work/unseen-1" "$work/parameters.json" "$work/one"
 judge 'evaluation warns of nothing' silent

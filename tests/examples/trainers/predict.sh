@@ -72,9 +72,9 @@ for network in hybrid mlperf pyramid; do
     --onnx "$work/$network.onnx"
   judge "$network: evaluation finds the test samples of the training, and warns of nothing" silent
   judge "$network: evaluation of the training's own data gives its scores" near \
-    "$(value "$work/$network-again/summary.json" test sigma_8 mse)" "$(value "$work/$network/summary.json" test sigma_8 mse)" 1e-6
-  judge "$network: and those of the regression" near "$(value "$work/$network-again/summary.json" test sigma_8 spectrum_mse)" \
-    "$(value "$work/$network/summary.json" test sigma_8 spectrum_mse)" 1e-15
+    "$(value "$work/$network-again/summary.json" targets sigma_8 mse)" "$(value "$work/$network/summary.json" targets sigma_8 mse)" 1e-6
+  judge "$network: and those of the regression" near "$(value "$work/$network-again/summary.json" targets sigma_8 spectrum_mse)" \
+    "$(value "$work/$network/summary.json" targets sigma_8 spectrum_mse)" 1e-15
 done
 judge 'in float64 to the last digits' same "$work/hybrid/predictions.csv" "$work/hybrid-again/predictions.csv"
 judge 'the variant is the weights own' test "$(value "$work/mlperf-again/summary.json" variant)" = mlperf
@@ -101,7 +101,7 @@ for split in depth=2,height=2 sample=2,width=2; do
     --set data.test_fraction=0.3 --grid $split --out "$work/pyramid-$split"
   # A fit of 48 features to 7 samples repeats rounding errors 1e5 times.
   judge "pyramid on $split: the same error" near \
-    "$(value "$work/pyramid-$split/summary.json" test Omega_m mse)" "$(value "$work/pyramid/summary.json" test Omega_m mse)" 1e-6
+    "$(value "$work/pyramid-$split/summary.json" targets Omega_m mse)" "$(value "$work/pyramid/summary.json" targets Omega_m mse)" 1e-6
 done
 run "$cosmoflow" train --data "$universes" --set network.last_layer=random --out "$work/refused"
 judge 'network.last_layer is of one variant' refuses_arguments 'network.last_layer is of --variant pyramid'
@@ -113,7 +113,7 @@ run "$tools/universe" generate --out "$large" --universes 12 --size 64 --cell 4 
 run "$cosmoflow" evaluate --weights "$root/examples/trainers/cosmoflow/pyramid64.h5" --data "$large" --out "$work/large-scores" --json
 judge 'pyramid64.h5 scores universes that it has never seen' succeeds
 # 12 errors of about 0.01, 0.01 and 0.06, of which the prior's mean has 0.33.
-below() { awk -v a="$(value "$work/large-scores/summary.json" test "$1" mse)" -v most="$2" 'BEGIN { exit !(a != "" && a < most) }'; }
+below() { awk -v a="$(value "$work/large-scores/summary.json" targets "$1" mse)" -v most="$2" 'BEGIN { exit !(a != "" && a < most) }'; }
 judge 'it knows Omega_m' below Omega_m 0.04
 judge 'it knows sigma_8' below sigma_8 0.04
 judge 'it knows much of N_spec' below N_spec 0.15

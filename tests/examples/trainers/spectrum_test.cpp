@@ -13,7 +13,7 @@
 #include <random>
 
 #include "examples/tools/universe/simulation.h"
-#include "examples/trainers/cosmoflow/baseline.h"
+#include "examples/tools/universe/spectrum_regression.h"
 #include "framework/base/error.h"
 #include "models/data/sources/function.h"
 #include "models/data/sources/memory.h"
@@ -223,16 +223,16 @@ TEST_CASE("baseline: the same on any number of ranks and threads, and from the n
   for (const auto& [ranks, threads] : {std::pair{1, 1}, {1, 5}, {2, 2}, {3, 1}})
     check_on_ranks(ranks, "baseline", [&, threads = threads](const Communicator& world) {
       omp_set_num_threads(threads);  // of this rank's thread, which ends with it
-      const auto baseline = cosmoflow::fit_baseline(world, *source, training);
-      const auto made = cosmoflow::predict_baseline(world, *source, test, baseline);
+      const auto baseline = universe::fit_baseline(world, *source, training);
+      const auto made = universe::predict_baseline(world, *source, test, baseline);
       CHECK(baseline.missing.empty());
       CHECK(made.missing.empty());
-      if (note.empty()) note = cosmoflow::to_note(baseline), predicted = made.values;
-      CHECK(cosmoflow::to_note(baseline) == note);
+      if (note.empty()) note = universe::to_note(baseline), predicted = made.values;
+      CHECK(universe::to_note(baseline) == note);
       CHECK(made.values == predicted);
       CheckpointInfo info;
-      info.notes = {{cosmoflow::baseline_note, note}};
-      CHECK(cosmoflow::predict_baseline(world, *source, test, cosmoflow::baseline_of("w.h5", info, 4)).values == predicted);
+      info.notes = {{universe::baseline_note, note}};
+      CHECK(universe::predict_baseline(world, *source, test, universe::baseline_of("w.h5", info, 4)).values == predicted);
     });
   REQUIRE(predicted.size() == 80);
   double error = 0, of_zero = 0;
@@ -251,19 +251,19 @@ TEST_CASE("baseline: where there is none it says why, on every rank the same") {
   for (const int ranks : {1, 3})
     check_on_ranks(ranks, "no baseline", [&](const Communicator& world) {
       const auto why = [&](const data::SourcePtr& source, std::int64_t count) {
-        return cosmoflow::fit_baseline(world, *source, range(0, count)).missing;
+        return universe::fit_baseline(world, *source, range(0, count)).missing;
       };
       CHECK(why(fine, 6).empty());
       CHECK(why(empty, 4).empty());
       CHECK(has(why(empty, 6), "channel 1 of tensor [4] has no power spectrum"));
       CHECK(has(why(fine, 1), "two training samples"));
       CHECK(has(why(single, 3), "volumes of 1^3 cells are not of 2^3 to 128^3"));
-      const auto baseline = cosmoflow::fit_baseline(world, *fine, range(0, 6));
-      CHECK(has(cosmoflow::predict_baseline(world, *other, {0}, baseline).missing, "of volumes of 4^3 x 1, these are 6^3 x 1"));
-      CHECK(has(cosmoflow::predict_baseline(world, *empty, {1, 4}, baseline).missing, "tensor [4]"));
+      const auto baseline = universe::fit_baseline(world, *fine, range(0, 6));
+      CHECK(has(universe::predict_baseline(world, *other, {0}, baseline).missing, "of volumes of 4^3 x 1, these are 6^3 x 1"));
+      CHECK(has(universe::predict_baseline(world, *empty, {1, 4}, baseline).missing, "tensor [4]"));
       CheckpointInfo info;
-      info.notes = {{cosmoflow::baseline_note, cosmoflow::to_note({.missing = "for a reason"})}};
-      CHECK(cosmoflow::predict_baseline(world, *fine, {0}, cosmoflow::baseline_of("w.h5", info, 1)).missing == "for a reason");
+      info.notes = {{universe::baseline_note, universe::to_note({.missing = "for a reason"})}};
+      CHECK(universe::predict_baseline(world, *fine, {0}, universe::baseline_of("w.h5", info, 1)).missing == "for a reason");
     });
 }
 
@@ -277,22 +277,22 @@ TEST_CASE("baseline: a sample that cannot be read is an error on all ranks, whic
   for (const int ranks : {1, 2})
     on_ranks(ranks, [&](const Communicator& world) {
       omp_set_num_threads(3);
-      CHECK(has(error_text([&] { cosmoflow::fit_baseline(world, broken, range(0, 6)); }), "sample 4 is broken"));
+      CHECK(has(error_text([&] { universe::fit_baseline(world, broken, range(0, 6)); }), "sample 4 is broken"));
     });
 }
 
 TEST_CASE("baseline: weights without the note have none, and notes that are none are refused") {
   CheckpointInfo info;
-  CHECK(has(cosmoflow::baseline_of("w.h5", info, 1).missing, "older"));
+  CHECK(has(universe::baseline_of("w.h5", info, 1).missing, "older"));
   const auto refused = [&](const std::string& note, const std::string& why) {
     CAPTURE(note);
-    info.notes = {{cosmoflow::baseline_note, note}};
-    const auto text = error_text([&] { cosmoflow::baseline_of("w.h5", info, 1); });
+    info.notes = {{universe::baseline_note, note}};
+    const auto text = error_text([&] { universe::baseline_of("w.h5", info, 1); });
     CHECK(has(text, "[weights] w.h5: the note 'spectrum regression' " + why));
   };
   const std::string four = "[1,2,3,4]", start = R"({"side":2,"channels":1,"mean":[1,2,3,4],)";
-  info.notes = {{cosmoflow::baseline_note, start + R"("scale":[1,2,3,4],"offset":[0],"weight":[1,2,3,4]})"}};
-  CHECK(cosmoflow::baseline_of("w.h5", info, 1).ridge.scale == std::vector<double>{1, 2, 3, 4});
+  info.notes = {{universe::baseline_note, start + R"("scale":[1,2,3,4],"offset":[0],"weight":[1,2,3,4]})"}};
+  CHECK(universe::baseline_of("w.h5", info, 1).ridge.scale == std::vector<double>{1, 2, 3, 4});
   for (const std::string& rest : {std::string(R"("scale":[1,2,3],"offset":[0],"weight":[1,2,3,4]})"),
                                   std::string(R"("scale":[1,2,3,4],"weight":[1,2,3,4]})"),
                                   std::string(R"("scale":[1,0,3,4],"offset":[0],"weight":[1,2,3,4]})"),

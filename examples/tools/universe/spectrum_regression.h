@@ -9,10 +9,11 @@
 
 #include "comm/communicator.h"
 #include "models/data/source.h"
+#include "models/mpigrad/trainer.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/ridge.h"
 
-namespace mpigrad::cosmoflow {
+namespace mpigrad::universe {
 
 struct Baseline {
   std::int64_t side = 0, channels = 0;  // of the volumes that it was fitted to
@@ -44,4 +45,7 @@ std::string to_note(const Baseline& baseline);
 // write.
 Baseline baseline_of(const std::string& weights, const CheckpointInfo& info, std::size_t targets);
 
-}  // namespace mpigrad::cosmoflow
+// The regression beside the network of a trainer's program.
+trainer::Reference spectrum_reference();
+
+}  // namespace mpigrad::universe

@@ -1,4 +1,4 @@
-#include "examples/trainers/cosmoflow/last_layer.h"
+#include "models/evaluate/last_layer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "models/train/training.h"
 #include "ops/views/views.h"
 
-namespace mpigrad::cosmoflow {
+namespace mpigrad {
 namespace {
 
 struct Features : nn::Module {
@@ -44,4 +44,4 @@ void fit_last_layer(CosmoFlow& net, const data::Loader& loader) {
   set(parameters.find("linear1.weight").value, ridge.weight), set(parameters.find("linear1.bias").value, ridge.offset);
 }
 
-}  // namespace mpigrad::cosmoflow
+}  // namespace mpigrad

@@ -1,4 +1,4 @@
-#include "examples/trainers/cosmoflow/baseline.h"
+#include "examples/tools/universe/spectrum_regression.h"
 
 #include <algorithm>
 #include <array>
@@ -13,14 +13,14 @@
 #include "models/trainer/tool/together.h"
 #include "ops/kernel/parallel_errors.h"
 
-namespace mpigrad::cosmoflow {
+namespace mpigrad::universe {
 namespace {
 
 // Above that a fit takes more than seconds, and a note more than megabytes.
 constexpr std::int64_t most_weights = std::int64_t{1} << 18;
 
 std::int64_t features_of(std::int64_t side, std::int64_t channels) {
-  return channels * (static_cast<std::int64_t>(universe::spectrum_edges(side).size()) + 2);
+  return channels * (static_cast<std::int64_t>(spectrum_edges(side).size()) + 2);
 }
 
 // Why no sample of the source has statistics; empty: they may have.
@@ -35,8 +35,8 @@ std::string obstacle_of(const data::Source& source) {
 
 // Memory of one thread for the samples that it reads, one after the other.
 struct SampleRoom {
-  universe::Field<std::byte> stored{};
-  universe::RealField values{};
+  Field<std::byte> stored{};
+  RealField values{};
 
   std::span<const double> read(const data::Source& source, std::int64_t sample) {
     const auto count = source.extents().elements() * source.channels();
@@ -82,7 +82,7 @@ std::vector<double> rows_of(const Communicator& world, std::size_t samples, std:
 BaselinePredictions statistics_of(const Communicator& world, const data::Source& source,
                                   const std::vector<std::int64_t>& samples) {
   const auto channels = source.channels(), side = source.extents()[0];
-  const universe::VolumeStatistics statistics(
+  const VolumeStatistics statistics(
       world.size() > 1 ? world.transport().subgroup(std::array{world.rank()}) : world.shared_transport(), side);
   const auto width = static_cast<std::size_t>(features_of(side, channels));
   auto rows = rows_of(world, samples.size(), width,
@@ -170,4 +170,22 @@ Baseline baseline_of(const std::string& weights, const CheckpointInfo& info, std
   return b;
 }
 
-}  // namespace mpigrad::cosmoflow
+trainer::Reference spectrum_reference() {
+  const auto predict = [](const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
+                          const std::string& note, const std::string& weights) -> trainer::Reference::Predicted {
+    CheckpointInfo info;
+    info.notes[baseline_note] = note;
+    auto found = predict_baseline(world, source, samples, baseline_of(weights, info, source.target_names().size()));
+    return {.values = std::move(found.values), .missing = std::move(found.missing)};
+  };
+  return {
+      .name = "spectrum",
+      .label = "P(k)",
+      .help = "ridge regression on binned power spectra and one-point numbers of the same universes, fitted to the training set",
+      .note = baseline_note,
+      .fit = [](const Communicator& world, const data::Source& source,
+                const std::vector<std::int64_t>& samples) { return to_note(fit_baseline(world, source, samples)); },
+      .predict = predict};
+}
+
+}  // namespace mpigrad::universe
