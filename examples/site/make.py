@@ -159,6 +159,7 @@ page("literature.html", "Literature", (here / "literature.md").read_text())
 page("coming_from.html", "Coming from PyTorch, JAX, Horovod, Megatron", relinked((lessons / "coming_from/README.md").read_text()))
 page("from_numpy.html", "From PyTorch, JAX and NumPy",
      (root / "examples/first/from_numpy.md").read_text().replace("../lessons/coming_from/README.md", "coming_from.html"))
+page("environment.html", "Environment variables", relinked((here / "environment.md").read_text()))
 page("index.html", "mpigrad", (here / "index.md").read_text())
 
 
