@@ -9,7 +9,8 @@ root = pathlib.Path(__file__).resolve().parent.parent
 library = ('framework/', 'ops/', 'comm/', 'models/')
 cpp = ('.h', '.cpp', '.cu', '.cuh', '.inc')
 hashed = ('.py', '.sh', '.toml', '.txt', '.build', '.yml', '.yaml')
-skipped = ('tests/fuzz/found/', 'build')
+folders = ('.ci', '.github', 'framework', 'ops', 'comm', 'models', 'tests', 'examples')
+fuzzed = 'tests/fuzz/found/'
 
 words_of_readme = 700
 columns_of_readme = 140
@@ -23,11 +24,11 @@ user_variables, test_variables = 'examples/site/environment.md', 'tests/README.m
 
 
 def files(*endings):
-    """Paths from the root, in order, of files of these endings; without builds and what editors leave."""
-    for path in sorted(root.rglob('*')):
-        name = path.relative_to(root).as_posix()
-        hidden = any(part.startswith('.') and part not in ('.github', '.ci') for part in name.split('/'))
-        if name.endswith(endings) and path.is_file() and not hidden and not name.startswith(skipped) and '__pycache__' not in name:
+    """Paths from the root, in order, of the project's files with these endings; without builds and what Python and editors leave."""
+    paths = [path for path in sorted(root.iterdir()) if path.is_file()]
+    paths += [path for folder in folders for path in sorted((root / folder).rglob('*')) if path.is_file()]
+    for name in (path.relative_to(root).as_posix() for path in paths):
+        if name.endswith(endings) and '__pycache__' not in name and '/.' not in name and not name.startswith(fuzzed):
             yield name
 
 

@@ -160,6 +160,8 @@ page("coming_from.html", "Coming from PyTorch, JAX, Horovod, Megatron", relinked
 page("from_numpy.html", "From PyTorch, JAX and NumPy",
      (root / "examples/first/from_numpy.md").read_text().replace("../lessons/coming_from/README.md", "coming_from.html"))
 page("environment.html", "Environment variables", relinked((here / "environment.md").read_text()))
+page("contributing.html", "Contributing", relinked((root / ".github/CONTRIBUTING.md").read_text()))
+page("changelog.html", "Changelog", relinked((root / "CHANGELOG.md").read_text()))
 page("index.html", "mpigrad", (here / "index.md").read_text())
 
 
