@@ -33,13 +33,14 @@ std::vector<plot::Panel> curves(const Program& program, const Findings& f) {
       .log_y = !f.problem.classes && positive,
       .markers = true,
       .series = {curve("training", points, [](const Point& p) { return p.row->report.loss; }), value(program.kept.name, 0)}}};
-  const auto metrics = program.metrics.size();
+  const auto names = value_names(program, f.problem);
   if (f.problem.classes)
-    panels.emplace_back(plot::Lines{.title = program.kept.name,
-                                    .x_label = "epoch",
-                                    .markers = true,
-                                    .series = {value("AUC", metrics + 2), value("accuracy", metrics + 1)}});
-  for (std::size_t i = 0; i < metrics && panels.size() < most; ++i)
+    panels.emplace_back(
+        plot::Lines{.title = program.kept.name,
+                    .x_label = "epoch",
+                    .markers = true,
+                    .series = {value("AUC", place_of(names, "auc")), value("accuracy", place_of(names, "accuracy"))}});
+  for (std::size_t i = 0; i < program.metrics.size() && panels.size() < most; ++i)
     panels.emplace_back(
         plot::Lines{.title = program.metrics[i].name, .x_label = "epoch", .markers = true, .series = {value("", i + 1)}});
   return panels;
@@ -95,11 +96,11 @@ void draw_classes(plot::Figure& figure, const Program& program, const Findings& 
   if (!slices.empty()) figure.row(height, std::move(slices));
   std::vector<plot::Panel> panels;
   if (p.outputs == 2)
-    panels.emplace_back(
-        plot::Lines{.title = "receiver operating characteristic",
-                    .x_label = "false positives",
-                    .y_label = "true positives",
-                    .series = {characteristic(f, f.values.back()), {.label = "chance", .x = {0, 1}, .y = {0, 1}}}});
+    panels.emplace_back(plot::Lines{.title = "receiver operating characteristic",
+                                    .x_label = "false positives",
+                                    .y_label = "true positives",
+                                    .series = {characteristic(f, f.values[place_of(value_names(program, p), "auc")]),
+                                               {.label = "chance", .x = {0, 1}, .y = {0, 1}}}});
   if (!f.epochs.empty())
     for (auto& panel : curves(program, f)) panels.push_back(std::move(panel));
   if (!panels.empty()) figure.row(height, std::move(panels));

@@ -70,8 +70,9 @@ void require_fitting(const Problem& problem, const data::Source& source, const s
 
 // ---- scores
 
-// Columns of metrics.csv: the loss, the program's metrics, then accuracy and AUC, or R2.
+// Columns of metrics.csv: the loss, the program's metrics, then accuracy and AUC, or R2, unless a metric has such a name.
 std::vector<std::string> value_names(const Program& program, const Problem& problem);
+std::size_t place_of(const std::vector<std::string>& names, const std::string& name);
 // Their values. Numbers among the predictions are in the units of the data afterwards.
 std::vector<double> values_of(const Program& program, const Problem& problem, const data::Source& source,
                               Predictions& predictions);

@@ -32,6 +32,12 @@ double auc_of(const Predictions& p, const std::vector<std::int64_t>& labels) {
   return auc.mean();
 }
 
+double mean_r2(const Predictions& p) {
+  RunningMean r2;
+  for (const auto& each : regression_scores(p.predicted, p.truth, p.outputs)) r2.add(r2_of(each));
+  return r2.mean();
+}
+
 }  // namespace
 
 double r2_of(const RegressionScore& s) { return s.mean_mse > 0 ? 1 - s.mse / s.mean_mse : std::nan(""); }
@@ -39,9 +45,13 @@ double r2_of(const RegressionScore& s) { return s.mean_mse > 0 ? 1 - s.mse / s.m
 std::vector<std::string> value_names(const Program& program, const Problem& p) {
   std::vector<std::string> names{program.kept.name + "_loss"};
   for (const auto& metric : program.metrics) names.push_back(metric.name);
-  const auto usual = p.classes ? std::vector<std::string>{"accuracy", "auc"} : std::vector<std::string>{"r2"};
-  names.insert(names.end(), usual.begin(), usual.end());
+  for (const auto* usual : p.classes ? std::vector{"accuracy", "auc"} : std::vector{"r2"})
+    if (std::find(names.begin(), names.end(), usual) == names.end()) names.emplace_back(usual);
   return names;
+}
+
+std::size_t place_of(const std::vector<std::string>& names, const std::string& name) {
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
 std::vector<double> values_of(const Program& program, const Problem& problem, const data::Source& source, Predictions& p) {
@@ -58,13 +68,12 @@ std::vector<double> values_of(const Program& program, const Problem& problem, co
   restore_units(problem, p.predicted), restore_units(problem, p.truth);
   std::vector<double> values{value.item()};
   for (const auto& metric : program.metrics) values.push_back(metric.value(p));
-  if (problem.classes) {
-    const std::vector<std::int64_t> labels(p.truth.begin(), p.truth.end());
-    values.insert(values.end(), {accuracy(argmax_rows(p.predicted, p.outputs), labels), auc_of(p, labels)});
-  } else {
-    RunningMean r2;
-    for (const auto& each : regression_scores(p.predicted, p.truth, p.outputs)) r2.add(r2_of(each));
-    values.push_back(r2.mean());
+  const std::vector<std::int64_t> labels(p.truth.begin(), p.truth.end());  // of classes
+  const auto names = value_names(program, problem);
+  for (auto i = values.size(); i < names.size(); ++i) {
+    if (names[i] == "accuracy") values.push_back(accuracy(argmax_rows(p.predicted, p.outputs), labels));
+    else if (names[i] == "auc") values.push_back(auc_of(p, labels));
+    else values.push_back(mean_r2(p));
   }
   return values;
 }

@@ -128,9 +128,7 @@ void write_predictions(const std::filesystem::path& path, const Findings& f) {
 void print_findings(const Program& program, const Findings& f) {
   if (!f.scored) return f.problem.classes ? print_classes(f) : print_numbers(f);
   const auto names = value_names(program, f.problem);
-  const auto value = [&](const std::string& name) {
-    return f.values[static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
-  };
+  const auto value = [&](const std::string& name) { return f.values[place_of(names, name)]; };
   if (f.problem.classes)
     fmt::print("\n{}: AUC {:.3f}, accuracy {:.3f} (most frequent class {:.3f}), loss {:.4f}\n", program.kept.name, value("auc"),
                value("accuracy"), f.majority, f.values.front());

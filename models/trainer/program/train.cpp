@@ -110,7 +110,7 @@ int train(const Communicator& world, const Program& program, const TrainOptions&
     }
   }
   const auto names = value_names(program, problem);
-  const auto accuracy = program.metrics.size() + 1;  // its place among the values of classes
+  const auto accuracy = place_of(names, "accuracy");  // of classes
   const auto split = split_notes(program);
   return trainer::train(
       world, o, extents, out,
