@@ -24,7 +24,7 @@ VALUES = {
     'data.window': '8',
     'data.store': '0.001',
 }
-# Keys that have a meaning only with another one.
+# Keys that have a meaning only with another one, of those that the program has.
 WITH = {
     'checkpoint.local_folder': ['checkpoint.local_steps=2'],
     'checkpoint.local_steps': ['checkpoint.local_folder=local'],
@@ -32,7 +32,7 @@ WITH = {
     'schedule.milestones': ['schedule.shape=step'],
     'optimizer.momentum': ['optimizer.name=sgd'],
     'report.mllog_entries': ['report.mllog'],
-    'data.split_seed': ['data.test_fraction=0.25'],
+    'data.split_seed': ['data.test_fraction=0.25', 'data.validation_fraction=0.25'],
     'loss.tile': ['loss.form=ring'],
     'loss.lambda': ['loss.name=barlow'],
     'loss.queue': ['loss.name=moco'],
@@ -88,7 +88,8 @@ def main():
             continue
         if key.get('flag') in arguments:
             continue
-        together = tuple(WITH.get(name, []))
+        names = [each['key'] for each in keys]
+        together = tuple(each for each in WITH.get(name, []) if each.partition('=')[0] in names)
         settings = [word for setting in together for word in ('--set', setting)]
         if together not in reference:
             reference[together] = explained(base + settings)
