@@ -85,6 +85,7 @@ struct Program {
   TargetKind targets = TargetKind::any;
   bool standardise = false;       // the network learns (number - mean) / deviation, by the training's samples
   std::vector<Metric> metrics{};  // beside accuracy and AUC of classes, and R2 of numbers
+  bool r2 = true;                 // R2, the mean over the numbers, is a column of metrics.csv
   std::vector<Setting> settings{};
   // Fills in values whose defaults depend on other values, before the weights remember them.
   std::function<void(Values& values)> complete{};

@@ -80,6 +80,7 @@ const trainer::Program program{
     .network = make_network,
     .loss = mse,
     .targets = trainer::TargetKind::numbers,
+    .r2 = false,
     .settings =
         {{.name = "variant",
           .value = "hybrid",

@@ -45,7 +45,10 @@ double r2_of(const RegressionScore& s) { return s.mean_mse > 0 ? 1 - s.mse / s.m
 std::vector<std::string> value_names(const Program& program, const Problem& p) {
   std::vector<std::string> names{program.kept.name + "_loss"};
   for (const auto& metric : program.metrics) names.push_back(metric.name);
-  for (const auto* usual : p.classes ? std::vector{"accuracy", "auc"} : std::vector{"r2"})
+  std::vector<const char*> usual_names;
+  if (p.classes) usual_names = {"accuracy", "auc"};
+  else if (program.r2) usual_names = {"r2"};
+  for (const auto* usual : usual_names)
     if (std::find(names.begin(), names.end(), usual) == names.end()) names.emplace_back(usual);
   return names;
 }
