@@ -53,7 +53,7 @@ struct Kept {
   bool by_seed = false;             // `seed` draws the samples; else data.split_seed
 };
 
-// A predictor that is no network, for numbers: its errors are shown beside the network's, in table, summary and picture.
+// A predictor that is no network, for numbers: its errors are compared with the network's in table, summary and picture.
 struct Reference {
   struct Predicted {
     std::vector<double> values{};  // [samples, targets]
@@ -84,7 +84,7 @@ struct Program {
   LossFunction class_loss{};  // of classes; none: `loss` is of classes, too
   TargetKind targets = TargetKind::any;
   bool standardise = false;       // the network learns (number - mean) / deviation, by the training's samples
-  std::vector<Metric> metrics{};  // beside accuracy and AUC of classes, and R2 of numbers
+  std::vector<Metric> metrics{};  // in addition to accuracy and AUC of classes, and R2 of numbers
   bool r2 = true;                 // R2, the mean over the numbers, is a column of metrics.csv
   std::vector<Setting> settings{};
   // Fills in values whose defaults depend on other values, before the weights remember them.
@@ -106,7 +106,7 @@ struct Program {
   std::function<void(nn::Module& net, const data::Loader& samples, const Problem& problem)> prepare{};
   std::optional<Reference> reference{};
   Problem described{};  // channels, outputs and classes of --describe without --data
-  // Adds rows to the picture NAME.png, which has samples, curves and predictions beside targets. On rank 0.
+  // Adds rows to the picture NAME.png, which has samples, curves and predictions against targets. On rank 0.
   std::function<void(plot::Figure& figure, const Results& results)> draw{};
   // Settings and channels of weights of an earlier version of the program, from their notes; none: the notes are not of those.
   std::function<std::optional<Problem>(const std::map<std::string, std::string>& notes)> earlier{};

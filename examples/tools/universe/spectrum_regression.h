@@ -45,7 +45,7 @@ std::string to_note(const Baseline& baseline);
 // write.
 Baseline baseline_of(const std::string& weights, const CheckpointInfo& info, std::size_t targets);
 
-// The regression beside the network of a trainer's program.
+// The regression as the reference of a trainer's program.
 trainer::Reference spectrum_reference();
 
 }  // namespace mpigrad::universe

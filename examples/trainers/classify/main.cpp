@@ -6,7 +6,7 @@
 //   build/examples/classify evaluate --weights run/weights.h5 --data others --out scores
 //   build/examples/classify predict --weights run/weights.h5 --data unknown --out predictions
 //
-// Data are what `contrastive` takes, with a class for each sample: the folders of a folder, labels beside MNIST's files, ... HDF5
+// Data are what `contrastive` takes, with a class for each sample: the folders of a folder, label files of MNIST, ... HDF5
 // has groups `train` and `val`, each with `volume` [n, D, H, W, C] and integers `label` [n]; `pack` writes such a file. After
 // every epoch `train` shows loss, accuracy and area under the ROC curve of the validation samples.
 //

@@ -7,9 +7,9 @@
 //   build/examples/cosmoflow train --describe --size 512 --grid sample=2,depth=8
 //
 // Universes are HDF5 files of CosmoFlow's layout, MLPerf's TFRecord files, or what `pack` makes of them. `train` shows the loss,
-// and at the end each parameter's error on the test set beside those of predicting the mean and of a ridge regression on power
-// spectra (examples/tools/universe/spectrum_regression.h), as `evaluate` does for other universes; `predict` needs none that are
-// known.
+// and at the end each parameter's error on the test set, compared with the errors of predicting the mean and of a ridge
+// regression on power spectra (examples/tools/universe/spectrum_regression.h), as `evaluate` does for other universes; `predict`
+// needs none that are known.
 
 #include "examples/tools/universe/spectrum_regression.h"
 #include "models/evaluate/last_layer.h"

@@ -1,4 +1,4 @@
-// The picture of a command: samples, curves, and predictions beside targets.
+// The picture of a command: samples, curves, and predictions against targets.
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-// What predictions score beside known targets.
+// Scores of predictions whose targets are known.
 
 #include <algorithm>
 #include <cmath>

@@ -37,7 +37,7 @@ void check_keys(const Program& program, const TrainOptions& o) {
   if (!o.source.targets.empty() && o.kept_data.empty() && o.kept_fraction == 0)
     throw UsageError(fmt::format("data.targets needs {} or {}, which says what is scored on", fraction, path));
   if (!o.kept_targets.empty() && (o.source.targets.empty() || o.kept_data.empty()))
-    throw UsageError(fmt::format("{} is of {}, beside data.targets", table, path));
+    throw UsageError(fmt::format("{} goes with {} and data.targets", table, path));
 }
 
 }  // namespace
