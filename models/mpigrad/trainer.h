@@ -25,6 +25,7 @@
 #include "models/train/training_log.h"
 #include "models/trainer/plot/figure.h"
 #include "models/trainer/program/setting.h"
+#include "models/trainer/hooks.h"
 #include "models/trainer/segmentation/segmentation.h"
 
 namespace mpigrad::trainer {
@@ -106,6 +107,7 @@ struct Program {
   std::function<void(nn::Module& net, const data::Loader& samples, const Problem& problem)> prepare{};
   std::optional<Reference> reference{};
   Problem described{};  // channels, outputs and classes of --describe without --data
+  Hooks hooks{};
   // Adds rows to the picture NAME.png, which has samples, curves and predictions against targets. On rank 0.
   std::function<void(plot::Figure& figure, const Results& results)> draw{};
   // Settings and channels of weights of an earlier version of the program, from their notes; none: the notes are not of those.

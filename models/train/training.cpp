@@ -214,6 +214,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       if (options.profile && last) options.profile->end_step();
       if (last) clock.step();
       const auto behind = micro / options.accumulate;
+      if (last && options.after_step) options.after_step(epoch, behind);
       if (last && behind < steps && options.interrupts && options.interrupts(epoch, behind)) {
         losses.finish();
         const detail::SlowPhase phase;  // writes files

@@ -81,7 +81,9 @@ struct FitOptions {
   GradientNoise* noise = nullptr;
   Progress* progress = nullptr;
   StepProfile* profile = nullptr;  // models/train/profile.h
-  RankTimes* times = nullptr;      // adds the times of this rank's steps (models/train/stragglers.h)
+  // After every step of the optimizer, on all ranks, with the steps so far in the epoch.
+  std::function<void(std::int64_t epoch, std::int64_t steps)> after_step{};
+  RankTimes* times = nullptr;  // adds the times of this rank's steps (models/train/stragglers.h)
   // Called after every step of the optimizer except the last of an epoch, on all ranks: if `interrupts` returns true, `interrupt`
   // is called with the position. If that returns true, on all ranks alike, training ends there and after_epoch is not called.
   std::function<bool(std::int64_t epoch, std::int64_t steps)> interrupts{};

@@ -59,6 +59,8 @@ Explained schedule_of(const Explanation& e) {
       rates.push_back(fmt::format("{} at step {}", fit.learning_rate(std::max<std::int64_t>(step, 0)), step));
   part.lines.push_back("learning rate " + joined(rates, ", "));
   part.lines.push_back(
+      fmt::format("looks at {}, better if {}", e.training.monitor, e.training.larger_is_better ? "larger" : "smaller"));
+  part.lines.push_back(
       fmt::format("ends after {} epochs without gain (0: never), {} s of training, {} s since the start (0: no limit)",
                   e.training.patience, e.training.most_seconds, e.training.time_limit));
   return part;

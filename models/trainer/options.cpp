@@ -160,9 +160,12 @@ void add_training_keys(Keys& keys, Options& o) {
   keys.add("schedule.decay_factor", o.decay_factor, above(0), "factor by which the shape `step` lowers the rate")
       .instead_of("--decay-factor");
   keys.add("schedule.patience", o.patience, whole(0, most_epochs),
-           "ends the training when the test's loss, or without a test the training's, did not fall for so long; 0: never")
+           "ends the training when schedule.metric was not better for so long; 0: never")
       .with_unit("epochs")
       .instead_of("--patience");
+  keys.add("schedule.metric", o.metric, "the column of metrics.csv, or train_loss, for early stopping and the best weights")
+      .with_default("the validation's loss, or without a validation the training's");
+  keys.add("schedule.larger_is_better", o.larger_is_better, "schedule.metric is better when it is larger, as an accuracy is");
   keys.add("schedule.minutes", o.minutes, from(0), "begins no epoch after this time of training; 0: no limit")
       .with_unit("minutes")
       .instead_of("--minutes");
@@ -184,8 +187,7 @@ void add_checkpoint_keys(Keys& keys, Options& o) {
   keys.add("checkpoint.keep", o.keep_checkpoints, whole(1, most_epochs),
            "how many of the newest stay: checkpoint.h5, and checkpoint-STEP.h5 before it")
       .instead_of("--keep-checkpoints");
-  keys.add("checkpoint.best", o.keep_best,
-           "writes best.h5: the weights of the epoch with the smallest loss of the test, or without a test of the training")
+  keys.add("checkpoint.best", o.keep_best, "writes best.h5: the weights of the epoch in which schedule.metric was best")
       .instead_of("--keep-best");
   keys.add("checkpoint.wait", o.wait_for_checkpoints,
            "training waits until a checkpoint is on the disk, and none is skipped; otherwise rank 0 writes a copy in the "

@@ -52,6 +52,8 @@ struct Options {
   std::vector<double> milestones{};  // epochs
   std::uint64_t seed = 1;
   std::int64_t patience = 0;  // epochs
+  std::string metric;         // that early stopping and the best weights look at; empty: the program's
+  bool larger_is_better = false;
   double minutes = 0;
   double average_weights = 0;  // decay; 0: not
   // files

@@ -2,11 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "framework/base/joined.h"
 #include "models/train/profile.h"
 #include "models/train/restart/interval.h"
 #include "models/train/restart/local_copies.h"
@@ -214,10 +216,14 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   TrainerOptions options;
   options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.begin = began.position;
   options.fit.learning_rate = make_schedule(o, steps), options.fit.clip_norm = o.clip_norm;
-  options.fit.averages = averages.get();
+  options.fit.averages = averages.get(), options.fit.after_step = s.hooks.after_step;
   options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
   options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
-  options.values = s.values, options.monitor = s.monitor.empty() ? s.values.front() : s.monitor, options.patience = o.patience;
+  options.values = s.values, options.patience = o.patience;
+  options.monitor = !o.metric.empty() ? o.metric : s.monitor.empty() ? s.values.front() : s.monitor;
+  options.larger_is_better = o.larger_is_better;
+  if (options.monitor != "train_loss" && std::find(s.values.begin(), s.values.end(), options.monitor) == s.values.end())
+    throw UsageError(fmt::format("schedule.metric is train_loss or one of {}, not '{}'", joined(s.values, ", "), o.metric));
   take_checkpoint_options(o, began, options);
   options.started = start;
   options.most_seconds = o.minutes * 60;
@@ -275,6 +281,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     return s.text(row.values) + remarks(row.report);
   };
   if (s.own.run) hooks.epoch = [&](std::int64_t epoch, const FitOptions& fit) { return s.own.run(epoch, fit, *optimizer); };
+  hooks.after_epoch = s.hooks.after_epoch;
   hooks.before_checkpoint = s.before_checkpoint, hooks.after_checkpoint = s.after_checkpoint;
   if (silent) {
     options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;

@@ -12,6 +12,7 @@
 #include "models/train/trainer.h"
 #include "models/trainer/explain.h"
 #include "models/trainer/folder/state.h"
+#include "models/trainer/hooks.h"
 #include "models/trainer/mllog.h"
 #include "models/trainer/resume.h"
 #include "models/trainer/run.h"
@@ -86,6 +87,7 @@ struct Supervised {
   std::string headline{}, remark{};   // printed before the first epoch, around a line about network and grid
   std::vector<std::string> values{};  // what `evaluate` returns
   std::string monitor{};              // a value or train_loss, which is to fall, for schedule.patience; empty: the first value
+  Hooks hooks{};
   std::function<std::vector<double>()> evaluate{};
   std::int64_t evaluated_samples = 0;
   std::function<double(const std::vector<double>&)>

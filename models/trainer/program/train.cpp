@@ -128,6 +128,7 @@ int train(const Communicator& world, const Program& program, const TrainOptions&
                                                : "targets " + joined(problem.targets, ", "),
                                contents.remark() + geometry.remark()),
        .values = names,
+       .hooks = program.hooks,
        .evaluate =
            [&] {
              f.predictions = predict(*net, *kept_set);

@@ -21,6 +21,7 @@ VALUES = {
     'checkpoint.local_folder': 'local',
     'report.mllog_entries': 'submission_org=x',
     'schedule.batch': '4',
+    'schedule.metric': 'train_loss',
     'data.window': '8',
     'data.store': '0.001',
 }
