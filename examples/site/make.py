@@ -1,6 +1,6 @@
-"""make.py ROOT BUILD [--out FOLDER]: the site, static files that need neither a server nor a network: lessons, exercises, a page for each
-operation, the reference (Doxygen), and the calculator and the halo planner, compiled for browsers where there is Emscripten. Needs pandoc
-and Doxygen. `ninja -C build docs` calls it; the site lies in build/site."""
+"""make.py ROOT BUILD [--out FOLDER]: the site, static files that need neither a server nor a network: the pages of contents.toml, lessons,
+exercises, a page for each operation, the reference (Doxygen), and the calculator and the halo planner, compiled for browsers where there is
+Emscripten. Needs pandoc and Doxygen. `ninja -C build docs` calls it; the site lies in build/site."""
 
 import argparse
 import concurrent.futures
@@ -57,25 +57,35 @@ def drawing(path, description):
     return f'\n<figure aria-label="{html.escape(description)}">\n{path.read_text()}\n</figure>\n'
 
 
-def relinked(text):
-    """Links between the project's own pages become links of the site; those to sources stay words."""
+# ---- the table of contents: which page of the site each of the project's own pages becomes
+sections_of_site = tomllib.loads((here / "contents.toml").read_text())["section"]
+links = {source: path for section in sections_of_site for source, path, _ in section["pages"] if source}
+results = "tests/bench/results/"
+links |= {f"{results}{result.name}": f"results/{result.stem}.html" for result in (root / results).glob("*.md")}
+
+
+def relinked(text, source, path):
+    """Links of the page `source` of the project as links of the page `path` of the site; those to other files stay words."""
     def link(match):
         words, target = match.groups()
-        if target in links:
-            return f"[{words}]({links[target]})"
+        target, mark, anchor = target.partition("#")
+        named = os.path.normpath(os.path.join(os.path.dirname(source), target)) if target else source
+        if named in links:
+            return f"[{words}]({os.path.relpath(links[named], os.path.dirname(path) or '.') if target else ''}{mark}{anchor})"
         return match[0] if "://" in target or target.endswith(".html") else words
 
-    return mathematics.inline(re.sub(r"(?<!!)\[([^\]]*)\]\(([^)]*)\)", link, text))
+    return re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]*)\)", link, text)
+
+
+def lesson_text(text, source, path):
+    """The same for pages of the lessons, whose formulas become mathematics."""
+    return mathematics.inline(relinked(text, source, path))
 
 
 # ---- lessons: the text at the head of a source, what the README asks, the source
 readme = (lessons / "README.md").read_text()
 sources = sorted(lessons.glob("[0-9][0-9]_*.cpp"))
 names = {source.stem: source for source in sources}
-links = {"wrong_gradients.md": "wrong_gradients.html", "exercises/README.md": "../exercises/index.html", "coming_from/README.md": "../coming_from.html",
-         "../coming_from/README.md": "../coming_from.html", "teaching/1_messages.md": "teaching_1.html", "teaching/2_overlap.md": "teaching_2.html",
-         "teaching/3_learning.md": "teaching_3.html", "README.md": "index.html", "../README.md": "../lessons/index.html", "../site/literature.md": "../literature.html",
-         "../lessons/README.md": "lessons/index.html", "../../first/from_numpy.md": "from_numpy.html"}
 pictures = json.loads((here / "pictures.json").read_text())
 work = build / "site-work"
 work.mkdir(parents=True, exist_ok=True)
@@ -103,18 +113,14 @@ for stem, source in names.items():
         words = shlex.split(picture["command"])
         tool(*words, "--picture", target)
         text += drawing(target, picture["shows"]) + f"\n*{picture['shows']}:* `build/examples/{picture['command']}`\n"
-    text += "\n## Ask it\n" + relinked(body)
+    text += "\n## Ask it\n" + lesson_text(body, "examples/lessons/README.md", f"lessons/{stem}.html")
     judged = exercises_of(stem[:2])
     if judged:
         text += "\n## Exercises that judge themselves\n\n" + "".join(f"* [{name}](../exercises/{name}.html)\n" for name in judged)
     text += "\n## The program\n" + code(source.read_text(), "cpp")
     page(f"lessons/{stem}.html", title, text)
-contents = relinked(head) + "\n\n" + "".join(f"* [{asked[stem][0]}]({stem}.html)\n" for stem in names if stem in asked)
+contents = lesson_text(head, "examples/lessons/README.md", "lessons/index.html") + "\n\n" + "".join(f"* [{asked[stem][0]}]({stem}.html)\n" for stem in names if stem in asked)
 page("lessons/index.html", "Lessons", contents)
-page("lessons/wrong_gradients.html", "What wrong gradients do", relinked((lessons / "wrong_gradients.md").read_text()))
-for part, note in enumerate(sorted((lessons / "teaching").glob("*.md")), 1):
-    page(f"lessons/teaching_{part}.html", f"Teacher's notes, part {part}", relinked(note.read_text()))
-
 # ---- exercises
 listed = ""
 for path in sorted((lessons / "exercises").glob("*/[0-9]*.cpp"), key=lambda path: path.stem):
@@ -122,7 +128,7 @@ for path in sorted((lessons / "exercises").glob("*/[0-9]*.cpp"), key=lambda path
     first = text.split("\n", 1)[0].removeprefix("// ").rstrip(".")
     listed += f"* [{first}]({path.stem}.html)\n"
     page(f"exercises/{path.stem}.html", first, f"# {first}\n" + code(text, "cpp") + "\nWhat judges it:\n" + code((path.parent / "checks" / f"{path.stem}.inc").read_text(), "cpp"))
-page("exercises/index.html", "Exercises", relinked((lessons / "exercises/README.md").read_text()) + "\n" + listed)
+page("exercises/index.html", "Exercises", lesson_text((lessons / "exercises/README.md").read_text(), "examples/lessons/exercises/README.md", "exercises/index.html") + "\n" + listed)
 
 # ---- operations
 table = tomllib.loads((here / "operations.toml").read_text())
@@ -155,14 +161,21 @@ fields = (here / "forms.md").read_text().split("\n# ")
 page("calculator.html", "Adjoint calculator", "# " + fields[1], ["engine.js", "examples.js", "tools.js"])
 page("halo.html", "Halo planner", "# " + fields[2], ["engine.js", "examples.js", "tools.js"])
 page("quiz.html", "Quiz", "# Ten questions\n\n<p id=\"score\"></p>\n\n<div id=\"quiz\"></div>\n", ["questions.js", "tools.js"])
-page("literature.html", "Literature", (here / "literature.md").read_text())
-page("coming_from.html", "Coming from PyTorch, JAX, Horovod, Megatron", relinked((lessons / "coming_from/README.md").read_text()))
-page("from_numpy.html", "From PyTorch, JAX and NumPy",
-     (root / "examples/first/from_numpy.md").read_text().replace("../lessons/coming_from/README.md", "coming_from.html"))
-page("environment.html", "Environment variables", relinked((here / "environment.md").read_text()))
-page("contributing.html", "Contributing", relinked((root / ".github/CONTRIBUTING.md").read_text()))
-page("changelog.html", "Changelog", relinked((root / "CHANGELOG.md").read_text()))
 page("index.html", "mpigrad", (here / "index.md").read_text())
+
+# ---- the table of contents, and the project's own pages
+contents = "# Contents\n"
+for section in sections_of_site:
+    contents += f"\n## {section['title']}\n\n{section['says']}\n\n" + "".join(f"* [{title}]({path})\n" for _, path, title in section["pages"])
+page("contents.html", "Contents", contents)
+made = {path for path, *_ in pages}
+images = []  # (file, copy)
+for source, path in links.items():
+    if path not in made:
+        text = (root / source).read_text()
+        title = re.search(r"^# (.*)", text, re.M)[1]
+        page(path, title, (lesson_text if source.startswith("examples/lessons/") else relinked)(text, source, path))
+        images += [((root / source).parent / name, (out / path).parent / name) for name in re.findall(r"!\[[^\]]*\]\(([^):]+)\)", text)]
 
 
 def write(entry):
@@ -188,6 +201,8 @@ out.mkdir(parents=True)
 marker.touch()
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     list(pool.map(write, pages))
+for source, copy in images:
+    shutil.copy(source, copy)
 for name in ("style.css", "tools.js"):
     shutil.copy(here / name, out / name)
 (out / "questions.js").write_text("const quizQuestions = " + (here / "quiz.json").read_text().strip() + ";\n")
