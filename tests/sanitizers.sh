@@ -100,7 +100,7 @@ in_parts() {
 unset MPIGRAD_TEST_ALL  # the long tests take days here
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:detect_leaks=1"
-# oneDNN 2.6.3 reads past the end of a table when it generates kernels for AMX, and then crashes in most runs (ops/README.md).
+# oneDNN 2.6.3 reads past the end of a table when it generates kernels for AMX, and then crashes in most runs (ops/precision.md).
 export ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
 export LSAN_OPTIONS="suppressions=$lists/leak.txt:print_suppressions=0"
 export UBSAN_OPTIONS="print_stacktrace=1"

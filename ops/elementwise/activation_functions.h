@@ -1,7 +1,7 @@
 #ifndef MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_FUNCTIONS_H
 #define MPIGRAD_OPS_ELEMENTWISE_ACTIVATION_FUNCTIONS_H
 // Scalar functions of activations, one definition for CPU and CUDA kernels, as in ops/elementwise/scalar.h. A new activation
-// needs a struct and a row in this file; see "To add" in ops/README.md.
+// needs a struct and a row in this file; see ops/adding.md.
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 #pragma once
-// Problems that oneDNN computes wrongly without an error. Kernels of this library compute these problems instead. ops/README.md
+// Problems that oneDNN computes wrongly without an error. Kernels of this library compute these problems instead. ops/precision.md
 // lists the defects by version and instruction set. Needs no header of oneDNN.
 //
 // MPIGRAD_ONEDNN_DEFECTS=ignore switches these rules off, to examine another version. Problems of few outputs, problems for
