@@ -3,7 +3,7 @@
 A line `$ COMMAND` is run at the top of the tree, `build/` being BUILD; the lines behind it are its output, in which a line `...` stands for
 any number of lines, and `...` at the end of a line for the rest of it. Numbers may differ in the last digits that a processor may change:
 by 1e-6 of their size. Every number with a decimal point in the sentences and tables of a section must be in the output of one of its
-commands, to the digits it has. Blocks of ```cpp that quote a program (FILE named in the sentence in front) are in it, word for word.
+commands, to the digits it has. Blocks of ```cpp and ```python that quote a program (FILE named in the sentence in front) are in it, word for word.
 Prints `failed: ...` for each difference and ends with `N passed, M failed, K skipped`."""
 
 import pathlib
@@ -92,7 +92,7 @@ def check(path):
                 digits = len(number.split(".")[1])
                 judge(f"{name}, {title}: {number}", None if any(abs(abs(value) - float(number)) <= 0.5001 * 10**-digits for value in values)
                       else "no command of this section prints it")
-    for before, block in re.findall(r"From `([\w./]+)`[^`]*```cpp\n(.*?)^```", text, re.M | re.S):
+    for before, block in re.findall(r"From `([\w./]+)`[^`]*```(?:cpp|python)\n(.*?)^```", text, re.M | re.S):
         judge(f"{name}: quotes {before}", None if block in (path.parent / before).read_text() else "what it quotes is not in the program")
 
 

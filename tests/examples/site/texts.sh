@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every command that the lessons' texts show, and compares what they say of its output: see texts.py. tests/run.sh calls it.
+# Runs every command that the texts of lessons and tutorials show, and compares what they say of its output: see texts.py. tests/run.sh calls it.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
@@ -9,4 +9,5 @@ if [ ! -x "$build/examples/adjoint" ] || [ ! -x "$build/examples/lessons/01_allg
   exit 0
 fi
 lessons=$root/examples/lessons
-exec python3 "$root/tests/examples/site/texts.py" "$root" "$build" "$lessons/README.md" "$lessons/wrong_gradients.md" "$lessons/coming_from/README.md"
+exec python3 "$root/tests/examples/site/texts.py" "$root" "$build" "$lessons/README.md" "$lessons/wrong_gradients.md" "$lessons"/coming_from/*.md \
+  "$root/examples/first/thirty_lines.md"
