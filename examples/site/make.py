@@ -161,7 +161,9 @@ fields = (here / "forms.md").read_text().split("\n# ")
 page("calculator.html", "Adjoint calculator", "# " + fields[1], ["engine.js", "examples.js", "tools.js"])
 page("halo.html", "Halo planner", "# " + fields[2], ["engine.js", "examples.js", "tools.js"])
 page("quiz.html", "Quiz", "# Ten questions\n\n<p id=\"score\"></p>\n\n<div id=\"quiz\"></div>\n", ["questions.js", "tools.js"])
-page("index.html", "mpigrad", (here / "index.md").read_text())
+front = re.sub(r"<!-- program: (\S+) -->", lambda match: code((root / match[1]).read_text(), "cpp"), (here / "index.md").read_text())
+front = re.sub(r"<!-- picture: (\w+) -->", lambda match: drawing(work / f"{match[1]}.svg", "An allgather of three ranks, its transpose, and the messages both ways"), front)
+page("index.html", "mpigrad", front)
 
 # ---- the table of contents, and the project's own pages
 contents = "# Contents\n"

@@ -1,6 +1,6 @@
 #pragma once
-// Problems that oneDNN computes wrongly without an error. Kernels of this library compute these problems instead. ops/precision.md
-// lists the defects by version and instruction set. Needs no header of oneDNN.
+// Problems that oneDNN computes wrongly without an error. Kernels of this library compute these problems instead.
+// ops/precision.md lists the defects by version and instruction set. Needs no header of oneDNN.
 //
 // MPIGRAD_ONEDNN_DEFECTS=ignore switches these rules off, to examine another version. Problems of few outputs, problems for
 // Winograd's filtering, and bfloat16 without its instructions still do not go to oneDNN.
