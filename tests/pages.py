@@ -1,5 +1,6 @@
 """What tests/structure.py asks of pages, comments and documentation. Each function returns what it finds, as a list, or as counts by file."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -96,6 +97,29 @@ def long_lines_of_pages():
     """By page the lines beyond 120, where there are any."""
     counts = {name: text_of(name).count('\n') - lines_of_page for name in files('.md') if not name.startswith(long_pages)}
     return {name: count for name, count in counts.items() if count > 0}
+
+
+def heading_anchors(name):
+    """The anchors that a forge and pandoc make of a page's headings."""
+    text = re.sub(r'^```.*?^```', '', text_of(name), flags=re.M | re.S)
+    return {re.sub(r'[^\w\- ]', '', re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', each).strip().lower()).replace(' ', '-')
+            for each in re.findall(r'^#+ (.*)', text, re.M)}
+
+
+def broken_links():
+    """Links between pages, and entries of the site's table of contents, whose file or heading does not exist."""
+    contents = 'examples/site/contents.toml'
+    found = [f'{contents}: {name}' for name in re.findall(r'^  \["([^"]+)"', text_of(contents), re.M) if not (root / name).is_file()]
+    for page in files('.md'):
+        text = re.sub(r'`[^`\n]*`', '', re.sub(r'^```.*?^```', '', text_of(page), flags=re.M | re.S))
+        for target in re.findall(r'\]\(([^)\s]+)\)', text):
+            path, _, anchor = target.partition('#')
+            if '://' in target or target.startswith('mailto:') or (page == 'examples/site/index.md' and path.endswith('.html')):
+                continue  # a test of the site follows links between its own pages
+            named = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+            if not (root / named).exists() or (anchor and named.endswith('.md') and anchor not in heading_anchors(named)):
+                found.append(f'{page}: {target}')
+    return found
 
 
 # ---- environment variables

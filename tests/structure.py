@@ -187,6 +187,7 @@ numbers = {
     'words of README.md beyond 700': pages.words_beyond,
     'lines of README.md of more than 140 characters': pages.wide_lines,
     'lines of pages beyond 120': pages.long_lines_of_pages,
+    'links of pages that lead nowhere': pages.broken_links,
     'words that plain English avoids': pages.never_words,
     'words that plain English suspects': pages.suspect_words,
     'environment variables in code or on a page, not both': pages.differing_variables,
