@@ -86,6 +86,14 @@ END_OF_PYTHON
 run python3 "$work/links.py" "$site"
 judge "links lead somewhere, nothing comes from elsewhere: $(head -n 3 "$work/out" | tr '\n' ' ')" succeeds
 
+# The front page has the program, an adjoint as a picture, and four doors; the table of contents leads to every page of the project.
+greets() {
+  grep -q 'activation_layout' "$site/index.html" && grep -q '<svg' "$site/index.html" && for door in thirty_lines lessons/index contents jobs; do
+    grep -q "href=\"$door.html\"" "$site/index.html" || return 1
+  done
+}
+judge 'the front page greets with the library' greets
+
 # 200 problems, drawn; the program's answers are what the page has to find, digit for digit.
 run python3 "$root/tests/examples/site/site_problems.py" "$build" "$work/problems.js"
 judge 'problems are drawn' succeeds
@@ -133,7 +141,7 @@ judge 'the quiz has ten questions' [ "$(grep -o 'class="question"' "$work/out" |
 looks --dump-dom "file://$site/lessons/00_reverse_mode.html"
 judge 'formulas are mathematics' says '<math'
 # On a phone's width nothing is wider than the screen.
-for page in index calculator halo lessons/01_allgather operations/allgather coming_from; do
+for page in index contents comparison coming_from/mpi calculator halo lessons/01_allgather operations/allgather coming_from; do
   sed 's,</body>,<script>addEventListener("load"\, () => { document.title = "width " + document.documentElement.scrollWidth; });</script></body>,' "$site/$page.html" >"$site/$page-phone.html"
   looks --window-size=400,800 --dump-dom "file://$site/$page-phone.html"
   rm -f "$site/$page-phone.html"
