@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/train/trainer.h"
-#include "models/trainer/explain.h"
+#include "models/trainer/recipe/explain.h"
 #include "models/trainer/folder/state.h"
 #include "models/trainer/hooks.h"
 #include "models/trainer/mllog.h"

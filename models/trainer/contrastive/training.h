@@ -8,7 +8,7 @@
 #include "models/losses/contrastive/batch.h"
 #include "models/train/training.h"
 #include "models/trainer/contrastive/objective.h"
-#include "models/trainer/explain.h"
+#include "models/trainer/recipe/explain.h"
 
 namespace mpigrad::contrast {
 

@@ -30,6 +30,7 @@ std::vector<plot::Panel> curves(const Program& program, const Findings& f) {
   std::vector<plot::Panel> panels{plot::Lines{
       .title = "loss",
       .x_label = "epoch",
+      .y_label = "loss",
       .log_y = !f.problem.classes && positive,
       .markers = true,
       .series = {curve("training", points, [](const Point& p) { return p.row->report.loss; }), value(program.kept.name, 0)}}};
@@ -75,6 +76,19 @@ void draw_samples(plot::Figure& figure, const Program& program, const Findings& 
   }
 }
 
+// The first sample's channels in a row, by their names.
+void draw_channels(plot::Figure& figure, const Program& program, const Findings& f) {
+  const auto& names = f.source->sample_type().channel_names;
+  const bool logarithm = program.transform == data::Transform::log1p || f.source->transform() == data::Transform::log1p;
+  std::vector<plot::Panel> row;
+  for (std::int64_t c = 0; c < std::min<std::int64_t>(f.source->channels(), most); ++c) {
+    const auto name = names.empty() ? fmt::format("channel {}", c + 1) : names[static_cast<std::size_t>(c)];
+    row.emplace_back(
+        slice(*f.source, f.predictions.samples.front(), c, (logarithm ? "log(1 + count), " : "") + name, program.transform));
+  }
+  figure.row(height, std::move(row));
+}
+
 void draw_classes(plot::Figure& figure, const Program& program, const Findings& f) {
   const auto& p = f.problem;
   const auto predicted = argmax_rows(f.predictions.predicted, p.outputs);
@@ -108,15 +122,18 @@ void draw_classes(plot::Figure& figure, const Program& program, const Findings& 
 
 void draw_numbers(plot::Figure& figure, const Program& program, const Findings& f) {
   const auto width = f.problem.targets.size();
-  draw_samples(figure, program, f, most, 2, [&](std::size_t i) {
-    std::string title;
-    for (std::size_t t = 0; t < std::min(width, most); ++t) {
-      double value = f.predictions.predicted[i * width + t];
-      if (f.physical()) value = f.means->offset[t] + f.means->scale[t] * value;
-      title += fmt::format("{}{} {:.3g}", t == 0 ? "" : ", ", f.problem.targets[t], value);
-    }
-    return title;
-  });
+  const bool channels = f.scored && f.source->channels() > 1 && !f.predictions.samples.empty();
+  if (channels) draw_channels(figure, program, f);
+  if (!channels)
+    draw_samples(figure, program, f, most, 2, [&](std::size_t i) {
+      std::string title;
+      for (std::size_t t = 0; t < std::min(width, most); ++t) {
+        double value = f.predictions.predicted[i * width + t];
+        if (f.physical()) value = f.means->offset[t] + f.means->scale[t] * value;
+        title += fmt::format("{}{} {:.3g}", t == 0 ? "" : ", ", f.problem.targets[t], value);
+      }
+      return title;
+    });
   if (!f.scored) return;
   std::vector<plot::Panel> panels;
   for (std::size_t t = 0; t < std::min(width, most); ++t) {

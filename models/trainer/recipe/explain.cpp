@@ -1,4 +1,4 @@
-#include "models/trainer/explain.h"
+#include "models/trainer/recipe/explain.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
