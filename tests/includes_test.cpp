@@ -58,7 +58,7 @@ const std::map<std::string, std::vector<std::string>> vendors{
     {"turbojpeg", {"models/data/images/", "tests/support/image_files"}},
     {"zlib", {"models/data/compressed/"}},
     {"zip", {"models/data/compressed/"}},
-    {"toml++", {"examples/studies/hpo/", "examples/studies/plan/"}},
+    {"toml++", {"models/trainer/recipe/", "examples/studies/hpo/", "examples/studies/plan/"}},
     {"google/protobuf", {"models/data/records/", "models/train/tensorboard/"}},
     {"example.pb", {"models/data/records/"}},
     {"event.pb", {"models/train/tensorboard/"}},

@@ -52,7 +52,7 @@ TEST_CASE("exp_scaled: the ends of its range") {
   CHECK(of(infinity) == infinity);
   CHECK(std::isnan(of(std::nan(""))));
   const auto x = zeros({2, 3}, DType::float32), column = zeros({2, 1}, DType::float32), row = zeros({1, 3}, DType::float32);
-  CHECK(has(error_text([&] { exp_scaled(x, column, row); }), "[exp_scaled] shift and scale are a column or a row"));
+  CHECK(has(error_text([&] { exp_scaled(x, column, row); }), "[exp_scaled] shift and scale must be a column or a row"));
   CHECK(has(error_text([&] { exp_scaled(x, cast(row, DType::float64), cast(row, DType::float64)); }), "[exp_scaled]"));
   CHECK(
       has(error_text([&] { exp_scaled(cast(x, DType::bfloat16), cast(column, DType::bfloat16), cast(column, DType::bfloat16)); }),

@@ -155,7 +155,7 @@ judge 'hosts: a job with a failed rank ends' gives 1
 hosts job -n 2 "$build/tests/exit_mpi" return
 judge 'hosts: a job ends in which one rank fails by its exit code while another waits for it' gives 7
 hosts job -n 2 "$build/tests/exit_mpi" single
-judge 'hosts: who has no threads of MPI is told that nothing watches' tells_once '^\[watchdog\] this MPI library gives no'
+judge 'hosts: who has no threads of MPI is told that nothing watches' tells_once '^\[watchdog\] this MPI library does not provide'
 hosts job -n 2 "$build/tests/exit_mpi" hosts
 judge 'hosts: ranks on several hosts are watched' gives 0
 MPIGRAD_CHECKS=watchdog=off hosts job -n 2 "$build/tests/exit_mpi" hosts

@@ -192,7 +192,7 @@ TEST_CASE("sources: NumPy") {
   };
   CHECK(has(refused(npy_file("'<f4'", "(2, 3, 3)", values)), "a.npy: truncated: 48 bytes of elements, 72 make [2, 3, 3]"));
   CHECK(has(refused(npy_file("'<f4'", "(2, 3, 1)", values)), "longer than it says"));
-  CHECK(has(refused(npy_file("'<c8'", "(2, 3, 1)", values)), "elements '<c8'"));
+  CHECK(has(refused(npy_file("'<c8'", "(2, 3, 1)", values)), "elements of type '<c8'"));
   CHECK(has(refused(npy_file("[('x', '<f4')]", "(2, 3, 2)", values)), "records"));
   CHECK(has(refused(npy_file("'<f4'", "(2, 3, 2", values)), "not one of numpy's"));
   CHECK(has(refused(npy_file("'<f4'", "(2, -3, 2)", values)), "not one of numpy's"));

@@ -223,7 +223,7 @@ TEST_CASE("layer grids: of a name that no layer has, of other ranks, without a l
     require(other == "[module] the grid of conv5 has 1 ranks, the network's has 2; they must be the same", "[test] '{}'", other);
     CosmoFlow plain({.filters = 2});
     const auto layout = error_text([&] { plain.build(Shape{1, 16, 16, 16, 2}, {.sharded_weights = true}); });
-    require(layout.find("built for an input with a layout") != std::string::npos, "[test] '{}'", layout);
+    require(layout.find("need an input with a layout") != std::string::npos, "[test] '{}'", layout);
   });
 }
 

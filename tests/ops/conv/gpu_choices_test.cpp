@@ -128,7 +128,7 @@ TEST_CASE("tuning file: what is damaged is as if it were not there, and what can
   CHECK(*nowhere.find("a problem") == "engine 1");
   const auto warnings = detail::take_warnings();
   REQUIRE(warnings.size() == 1);
-  CHECK(warnings[0].find("is not kept") != std::string::npos);
+  CHECK(warnings[0].find("are not kept") != std::string::npos);
 
   // A file that another user may have written is not trusted and not changed; new files are closed to other users.
   const auto shared = (folder / "shared/tuning.txt").string();
