@@ -47,27 +47,28 @@ struct Results {
   std::map<std::string, double> values{};  // validation_loss and the other columns of metrics.csv, if scored
 };
 
-// The samples that a training keeps to score on.
+// The samples that a training does not learn from, to score the network on.
 struct Kept {
-  std::string name = "validation";  // of keys (data.validation_fraction), columns (validation_loss) and the summary
+  std::string name = "validation";  // part of keys (data.validation_fraction), columns (validation_loss) and summary keys
   double fraction = 0;              // default of data.NAME_fraction; 0: the group data.NAME_group
-  bool by_seed = false;             // `seed` draws the samples; else data.split_seed
+  bool by_seed = false;             // true: `seed` draws the samples; false: data.split_seed does
 };
 
-// A predictor that is no network, for numbers: its errors are compared with the network's in table, summary and picture.
+// A predictor of numbers that is not a network, for comparison: tables, summary and picture show its errors next to the
+// network's.
 struct Reference {
   struct Predicted {
     std::vector<double> values{};  // [samples, targets]
-    std::string missing{};         // why there are none
+    std::string missing{};         // the reason if there are no values
   };
   std::string name{};   // keys of the summary: NAME_mse, NAME_ratio, NAME_missing
   std::string label{};  // column of the table
   std::string help{};   // a line below the table
-  std::string note{};   // the note by which weights remember it
+  std::string note{};   // the name of its note in files of weights
   // Fits it to the training's samples and returns the note. Collective.
   std::function<std::string(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples)>
       fit{};
-  // What the predictor of that note, which `weights` have, predicts. Collective.
+  // Predicts from the note that fit() returned, read from the file `weights`. Collective.
   std::function<Predicted(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
                           const std::string& note, const std::string& weights)>
       predict{};
@@ -76,13 +77,13 @@ struct Reference {
 enum class TargetKind : std::uint8_t { any, numbers, classes };
 
 struct Program {
-  std::string name;    // of the program: weights of another program are an Error
+  std::string name;    // name of the program: weights of another program are an Error
   std::string help{};  // one line for --help
   // Called once on each rank. The network maps [N, D, H, W, C] to [N, outputs] for layouts of any grid (models/nn/layers.h).
   std::function<std::unique_ptr<nn::Module>(const Problem& problem)> network;
   // The loss of batches in training, and of all samples kept in float64 on one rank: mse, cross_entropy, or your own.
   LossFunction loss;
-  LossFunction class_loss{};  // of classes; none: `loss` is of classes, too
+  LossFunction class_loss{};  // the loss if targets are classes; none: `loss`
   TargetKind targets = TargetKind::any;
   bool standardise = false;       // the network learns (number - mean) / deviation, by the training's samples
   std::vector<Metric> metrics{};  // in addition to accuracy and AUC of classes, and R2 of numbers
@@ -90,27 +91,27 @@ struct Program {
   std::vector<Setting> settings{};
   // Fills in values whose defaults depend on other values, before the weights remember them.
   std::function<void(Values& values)> complete{};
-  std::vector<std::string> without{};  // keys that mean nothing to the network, such as "network.keep"
+  std::vector<std::string> without{};  // keys that have no effect on the network, such as "network.keep"
   Kept kept{};
-  bool any_extents = false;  // weights score and predict samples of other extents than the training's
-  // How `evaluate`, `predict` and pictures see the values; batches of a training are always as the source says.
+  bool any_extents = false;  // evaluate and predict accept samples of other extents than the training's
+  // Transform of the values for `evaluate`, `predict` and pictures; batches of a training always use the source's own.
   data::Transform transform = data::Transform::of_source;
-  // The samples of `part` ("train", "val", "" for all; data.train_group, data.validation_group, data.group) at `path`, with
-  // targets that are rows of numbers or classes; without `targets` they may have none. Called on each rank. None: any format of
-  // data::open_source, with its keys.
+  // Opens the samples of `part` ("train", "val", "" for all; data.train_group, data.validation_group, data.group) at `path`, with
+  // targets that are rows of numbers or classes; if `targets` is false, targets may be missing. Called on each rank. None: any
+  // format of data::open_source, with its keys.
   std::function<data::SourcePtr(const std::string& path, const std::string& part, bool targets)> open{};
-  // What is wrong with settings together; "": nothing. `set`: the keys that have other values than their defaults, with these
-  // values (of a list the first one).
+  // Returns what is wrong with the combination of settings, "" if nothing. `set`: the keys whose values are not their defaults,
+  // with these values (the first value of a list).
   std::function<std::string(const Problem& problem, const std::map<std::string, std::string>& set)> check{};
-  // Before the first step of a training that begins with new weights. `samples`: the training's, in order and as they are.
-  // Collective.
+  // Called before the first step of a training that begins with new weights. `samples`: the training's, in order and without
+  // augmentation. Collective.
   std::function<void(nn::Module& net, const data::Loader& samples, const Problem& problem)> prepare{};
   std::optional<Reference> reference{};
-  Problem described{};  // channels, outputs and classes of --describe without --data
+  Problem described{};  // channels, outputs and classes for --describe without --data
   Hooks hooks{};
-  // Adds rows to the picture NAME.png, which has samples, curves and predictions against targets. On rank 0.
+  // Adds rows to the picture NAME.png, which has samples, curves, and predictions against targets. On rank 0.
   std::function<void(plot::Figure& figure, const Results& results)> draw{};
-  // Settings and channels of weights of an earlier version of the program, from their notes; none: the notes are not of those.
+  // Reads settings and channels from the notes of weights of an earlier version of the program; none: other notes.
   std::function<std::optional<Problem>(const std::map<std::string, std::string>& notes)> earlier{};
   // Defaults of keys.
   std::int64_t epochs = 10, batch = 8;

@@ -1,6 +1,6 @@
 #pragma once
-// Lines of MLPerf's logs, by which submissions are checked: ":::MLLOG" and a JSON document each
-// (https://github.com/mlcommons/logging, mlperf_logging/mllog/constants.py has the keys).
+// MLPerf log files, which the checkers of submissions read: lines of ":::MLLOG" and a JSON document
+// (https://github.com/mlcommons/logging; mlperf_logging/mllog/constants.py lists the keys).
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ namespace mpigrad::trainer {
 
 class MlLog {
  public:
-  // A new file; "" writes nothing. Error: it cannot be made.
+  // Makes a new file; with "" nothing is written. Error: it cannot be made.
   explicit MlLog(const std::filesystem::path& path);
   void start(const std::string& key, const nlohmann::ordered_json& metadata = {}) {
     write("INTERVAL_START", key, nullptr, metadata);
@@ -24,7 +24,7 @@ class MlLog {
   }
 
  private:
-  // Error: a line that cannot be written completely.
+  // Error: a line cannot be written completely.
   void write(const char* type, const std::string& key, const nlohmann::ordered_json& value,
              const nlohmann::ordered_json& metadata);
   std::optional<GrowingFile> file_;

@@ -1,5 +1,5 @@
 #pragma once
-// Options that all trainers have, and what they mean.
+// Options that all trainers have, and functions that interpret them.
 
 #include <cstdint>
 #include <memory>
@@ -21,16 +21,16 @@ namespace mpigrad::trainer {
 
 using tool::UsageError;
 
-// What --resume alone stands for: the newest checkpoint in --out.
+// The value of --resume without an argument: the newest checkpoint in --out.
 inline constexpr const char* newest_in_out = "newest";
 
 struct Options {
   // data
   std::string data;
-  std::string precision;          // empty: that of dtype
-  std::string dtype = "float32";  // of stored weights that are computed with; a training's is that of precision
+  std::string precision;          // empty: the one of dtype
+  std::string dtype = "float32";  // of stored weights that are computed with; precision sets a training's
   bool flips = false, shifts = false, transpositions = false;
-  double store = 0;  // GiB of each rank
+  double store = 0;  // GiB on each rank
   std::string read = "independent";
   std::int64_t ghosts = 0;  // planes
   // ranks
@@ -38,10 +38,10 @@ struct Options {
   std::vector<std::string> grid_of{};
   bool sharded_weights = false;
   // device
-  std::string device;  // which launch() has chosen already
+  std::string device;  // launch() has chosen it already
   bool autotune = false, deterministic = false, graph = false;
   // network
-  double keep = -1;  // negative: the network's own
+  double keep = -1;  // negative: the network's default
   bool batch_norm = false;
   double norm_momentum = 0.9;
   std::string statistics = "all";
@@ -55,92 +55,93 @@ struct Options {
   std::string metric;         // that early stopping and the best weights look at; empty: the program's
   bool larger_is_better = false;
   double minutes = 0;
-  double average_weights = 0;  // decay; 0: not
+  double average_weights = 0;  // decay; 0: no averages
   // files
   std::string out, weights, resume;
-  bool last_weights = false;                  // of evaluate and predict: not the averaged ones of a checkpoint
-  std::vector<std::string> take{}, freeze{};  // patterns of names
+  bool last_weights = false;                  // evaluate and predict: not the averaged weights of a checkpoint
+  std::vector<std::string> take{}, freeze{};  // patterns of parameters' names
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
   double checkpoint_minutes = 0, time_limit = 0, mtbf = 0;  // mtbf: hours
   std::string local_copies;
   std::int64_t local_steps = 0;
   bool keep_best = false, wait_for_checkpoints = false;
-  bool allow_changes = false;  // --resume with another schedule
+  bool allow_changes = false;  // allows --resume with another schedule
   bool overwrite = false, json = false, quiet = false, profile = false, mllog = false;
   std::vector<std::string> mllog_entries;
   bool noise_scale = false;
-  // instead of training
+  // commands instead of training
   bool describe = false;
-  bool explain = false;   // says what the training is going to do
-  std::string onnx;       // of evaluate and predict: file to write the network to
+  bool explain = false;   // prints the plan of the training
+  std::string onnx;       // evaluate and predict: file to write the network to
   std::int64_t size = 0;  // extent of the volumes described
   // Keys that a recipe or the command line set, whatever their values.
   std::set<std::string> given{};
-  std::string recipe{};  // all keys, as TOML
-  Origin origin{};       // what the recipe file says of its origin
+  std::string recipe{};  // all keys and values, as TOML
+  Origin origin{};       // table [origin] of the recipe file
   std::string program{}, command{};
 };
 
-// Keys that trainers share; see the keys' own words in options.cpp.
-void add_data_keys(Keys& keys, Options& options);  // data.path, unless it is there; data.flips, data.transpositions, data.shifts
+// Keys that trainers share; options.cpp has their help texts.
+void add_data_keys(Keys& keys,
+                   Options& options);  // data.path, unless declared already; data.flips, data.transpositions, data.shifts
 void add_reading_keys(Keys& keys, Options& options);  // data.store, data.read, data.ghosts
 void add_precision_keys(Keys& keys, Options& options);
 void add_grid_key(Keys& keys, Options& options);
-void add_grid_keys(Keys& keys, Options& options);  // of trainings: with layers' grids, sharded weights, communication
+void add_grid_keys(Keys& keys, Options& options);  // for trainings: also grid.layers, grid.sharded_weights, grid.communication
 void add_norm_keys(Keys& keys, Options& options);
 void add_training_keys(Keys& keys, Options& options);  // seed, optimizer, schedule
 void add_checkpoint_keys(Keys& keys, Options& options);
 void add_report_keys(Keys& keys, Options& options);
-// All of these: what a training on the library's loader takes.
+// All keys above, for a training on the library's loader.
 void add_trainer_keys(Keys& keys, Options& options);
-// Flags that are no keys: --out, --overwrite, --quiet, --json, --device.
+// Flags that are not keys: --out, --overwrite, --quiet, --json, --device.
 void add_run_flags(CLI::App& app, Options& options);
-// Those and --resume, --describe, --explain.
+// The same and --resume, --describe, --explain.
 void add_training_flags(CLI::App& app, Options& options);
-void add_size_flag(CLI::App& app, Options& options);  // --size, of the cubes that --describe describes
+void add_size_flag(CLI::App& app, Options& options);  // --size: extent of the cubes for --describe
 
 // Whether a command builds its network for the grid, with weights in blocks along an axis `filter` or `channel`.
 enum class Channels : std::uint8_t { whole, split };
-// "sample=2,depth=2"; axes left out are 1, and of `filter` and `channel` one alone is the grid's axis `channel`. Empty: all ranks
-// along `sample`. UsageError: an axis that does not exist or comes twice, an extent that is no number, channels where they are
-// whole.
+// Parses "sample=2,depth=2"; missing axes are 1. If only one of `filter` and `channel` is given, it is the grid's axis `channel`.
+// Empty text: all ranks along `sample`. UsageError: an axis that does not exist or comes twice, an extent that is not a number,
+// `filter` or `channel` with Channels::whole.
 GridExtents parse_grid(const std::string& text, int ranks, Channels channels = Channels::whole);
-// How a grid of that text splits layers: with `filter` each rank makes some of a layer's channels, with `channel` it takes some,
-// with both it does both.
+// How a grid of that text splits layers: with `filter` each rank computes some of a layer's output channels, with `channel` it
+// reads some of the input channels, with both it does both.
 nn::LayerSplit split_of(const std::string& grid);
-// grid.layers, "conv5-7:sample=4". UsageError: what parse_grid() says, another number of ranks.
+// Parses grid.layers, "conv5-7:sample=4". UsageError: as parse_grid(); another number of ranks.
 std::vector<LayerExtents> layer_grids(const Options& options, int ranks);
 std::string to_string(const GridExtents& grid);
-// A training's grid, whose ranks exchange halos as grid.communication says.
+// The grid of a training; its ranks exchange halos as grid.communication says.
 GridPtr grid_of_ranks(const Communicator& world, const Options& options, const GridExtents& extents);
-// UsageError if the grid has another number of ranks than there are.
+// Throws UsageError if the grid has another number of ranks than there are.
 void check_grid(const GridExtents& grid, int ranks);
 
 DType dtype_of(const Options& options);
-// What layers compute in; none is dtype.
+// The type that layers compute in; none: dtype.
 std::optional<DType> compute_of(const Options& options);
-// The option, or the dtype that it stands for.
+// The option `precision`, or the precision of dtype.
 std::string precision_of(const Options& options);
-// Of float16; none otherwise.
+// For float16; otherwise null.
 std::unique_ptr<LossScale> make_loss_scale(const Options& options, const Communicator& world);
-// GpuSettings of the process.
+// Sets GpuSettings of the process.
 void apply_precision(const Options& options);
 StatisticsOver statistics_of(const Options& options);
-bool takes_momentum(const Options& options);  // its optimizer
+bool takes_momentum(const Options& options);  // true if the optimizer has momentum
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& options);
-// Of optimizer.average_weights; none without.
+// Averages for optimizer.average_weights; null without it.
 std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& options);
-// Epochs behind which schedule step lowers the rate.
+// The epochs after which schedule step lowers the rate.
 std::vector<double> boundaries_of(const Options& options);
-// A function of the optimizer's step.
+// The learning rate as a function of the optimizer's step.
 Schedule make_schedule(const Options& options, std::int64_t steps_per_epoch);
-// Tells the libraries of GPUs, and the communicators made from now on, what was asked for.
+// Passes device options to the GPU libraries, and to communicators made from now on.
 void apply_device_options(const Options& options);
-// What options cannot be together. Throw UsageError.
+// Throw UsageError if options exclude each other.
 void check(const Options& options);
 void check_device(const Options& options);
-// Says which keys mean nothing to --describe, where `own` are the program's that mean something all the same, or because training
-// is not long enough.
+// Prints which keys have no effect with --describe (`own`: the program's keys that do have one), or because the training is too
+// short.
 void warn(const Options& options, const std::set<std::string>& own, int rank);
 
 }  // namespace mpigrad::trainer

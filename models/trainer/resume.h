@@ -9,14 +9,14 @@
 
 namespace mpigrad::trainer {
 
-// Whether a run may replace the files of the one before: as --overwrite says, or because it goes on with that.
+// True if a run may replace the files of the previous run: with --overwrite or --resume.
 bool replaces(const Options& options);
-// Seconds in which a run that is just ending may leave --out: a --resume may come right after a kill.
+// Seconds to wait for a run that is just ending in --out: --resume may come right after a kill.
 inline double patience_of(const Options& options) { return options.resume.empty() ? 0 : 5; }
-// Weights or a checkpoint to start from, if asked for. Of a folder the newest one that is whole; why others are skipped is said.
-// Refuses a checkpoint if one of the notes named in `decisive` differs from that of this run, in that order, or the schedule
-// (changes.h), and warns where others do, and one with averaged weights where `averages` is null, or without them where it is
-// not. One with all epochs behind it is taken: its run may have ended before the files that come last were written.
+// Loads the weights or the checkpoint to start from, if asked for; from a folder the newest complete one, printing why others are
+// skipped. Refuses a checkpoint if the schedule (changes.h) or one of the notes named in `decisive` (in that order) differs from
+// this run's, and warns if other notes differ. Also refuses one with averaged weights if `averages` is null, and one without if
+// it is not. Accepts a checkpoint after the last epoch: its run may have ended before the files that come last were written.
 Start start_from_files(const Options& options, const Communicator& world, nn::Module& net, Optimizer& optimizer,
                        AveragedWeights* averages, LossScale* loss_scale, std::int64_t steps, const Notes& notes,
                        const std::vector<std::string>& decisive);

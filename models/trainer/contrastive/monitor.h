@@ -1,5 +1,5 @@
 #pragma once
-// A look at the features after each epoch of contrastive training.
+// Measures of the features after each epoch of contrastive training.
 
 #include <cstdint>
 #include <limits>
@@ -10,14 +10,14 @@
 
 namespace mpigrad::contrast {
 
-// Measures of features; NaN where one is undefined.
+// Measures of features; NaN if undefined.
 struct FeatureQuality {
   double neighbours = std::numeric_limits<double>::quiet_NaN();  // accuracy, if there are labels
   double deviation = std::numeric_limits<double>::quiet_NaN(), effective_rank = std::numeric_limits<double>::quiet_NaN();
 };
 
-// Some of the training samples, as many as schedule.monitor says, drawn at random; half of them are the bank in which the others
-// look for neighbours.
+// Some of the training samples, as many as schedule.monitor says, drawn at random; one half looks for neighbours in the other
+// half.
 class Monitor {
  public:
   Monitor(const TrainOptions& options, Network& net, const data::SourcePtr& source, const std::vector<std::int64_t>& samples,
@@ -29,7 +29,7 @@ class Monitor {
   data::SourcePtr source_;
   Communicator world_;
   EncodeAttributes encode_;
-  std::vector<std::int64_t> samples_;  // none: too few to look at
+  std::vector<std::int64_t> samples_;  // empty: too few to measure
   std::vector<double> labels_;
   std::vector<bool> in_bank_;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Encoder and projection head, and what else the loss learns, described by a line of text in checkpoints.
+// Encoder, projection head and the other learned parameters of the loss; checkpoints describe them by a line of text.
 
 #include <memory>
 
@@ -9,15 +9,15 @@
 
 namespace mpigrad::contrast {
 
-// Everything that makes a network, so that a file's weights can be used without the options of its training.
+// All settings of a network, so that a file's weights can be used without the options of its training.
 struct NetworkConfig {
   NetworkOptions options{};
   std::string loss = "nt-xent", dtype = "float32", precision, augment;
-  Shape extents{1, 1, 1};  // of views
+  Shape extents{1, 1, 1};  // of the views
   std::int64_t channels = 1;
 
   std::string text() const;                             // one line of JSON
-  static NetworkConfig parse(const std::string& text);  // Error: not what text() wrote
+  static NetworkConfig parse(const std::string& text);  // Error: a text that text() did not write
   Shape input(std::int64_t n) const { return {n, extents[0], extents[1], extents[2], channels}; }
 };
 
@@ -26,7 +26,7 @@ class Network : public nn::Module {
   Network(const NetworkConfig& config, const nn::BatchNormAttributes& norm);
   // [N, D, H, W, C] -> [N, features]
   Tensor features(const Tensor& x) { return (*encoder_)(x); }
-  // [N, features] -> [N, what the loss sees], of the network's dtype
+  // [N, features] -> [N, width of the head], of the network's dtype
   Tensor project(const Tensor& features);
   Tensor operator()(const Tensor& x) override;
 

@@ -1,5 +1,5 @@
 #pragma once
-// One step's loss of any kind, and the state that some losses carry from step to step: queues, a slow copy of the encoder.
+// The loss of a step, of any kind, and the state that some losses keep between steps: queues, a slow copy of the encoder.
 
 #include <map>
 #include <memory>
@@ -14,30 +14,31 @@ namespace mpigrad::contrast {
 
 class Objective {
  public:
-  // Of a network that is built. `norm` is that of the network, for a second encoder.
+  // `net` must be built. `norm` is the network's, for the slow copy of the encoder.
   Objective(const TrainOptions& options, const NetworkConfig& config, Network& net, const nn::BatchNormAttributes& norm,
             const LayoutPtr& layout, std::size_t label);
 
   struct Step {
-    Tensor share;   // of the loss, this rank's
-    Tensors views;  // compared by the loss: [n, width] each
+    Tensor share;   // this rank's partial sum of the loss
+    Tensors views;  // the embeddings that the loss compares: [n, width] each
   };
-  // Under a tape. x: the views of a batch, of the network's dtype and on its device.
+  // Runs under a tape. x: the views of a batch, of the network's dtype and on its device.
   Step operator()(const Tensors& x, const data::ViewBatch& batch, std::int64_t step);
-  // The loss of embeddings that are there already.
+  // The loss of embeddings that are computed already.
   Tensor loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm);
-  // After the optimizer's step, or in its place where it was left out.
+  // Called after the optimizer's step, also if that step was skipped.
   void finish(const Step& step);
 
   // The loss and its settings, for --explain: "moco: temperature 0.07, 4096 keys, ..."
   std::string text() const;
 
-  // The slow copy of the encoder becomes the network, whose weights have been loaded.
+  // Copies the network, whose weights have been loaded, into the slow copy of the encoder.
   void begin();
-  // publish(): the state becomes buffers of the network, in the same memory, for checkpoints; restore() reads numbers from them.
+  // publish(): the state becomes buffers of the network that share its memory, for checkpoints; restore() reads numbers from
+  // them.
   void publish();
   void restore();
-  // Takes them away again: weights alone.
+  // Removes these buffers, so that the network has only its weights.
   void withdraw();
 
  private:
@@ -49,13 +50,13 @@ class Objective {
   std::unique_ptr<Network> key_net_;
   std::optional<contrastive::KeyQueue> queue_;
   std::optional<contrastive::SwavQueue> swav_queue_;
-  Tensor key_;          // of this step
+  Tensor key_;          // keys of this step
   Tensors prototypes_;  // none or one
   std::int64_t steps_ = 0;
 };
 
-// The step of a batch for what describes costs: `x` is its first view, the others are as empty as it is. Options, network and the
-// rest must outlive it.
+// The training step of a batch, to describe its costs: `x` is the first view, the others are empty like it. Options, network and
+// the other arguments must outlive it.
 class DryStep {
  public:
   DryStep(const TrainOptions& options, const NetworkConfig& config, Network& net, const nn::BatchNormAttributes& norm)
@@ -70,10 +71,10 @@ class DryStep {
   std::unique_ptr<Objective> objective_;
 };
 
-// The names of buffers that publish() makes begin so.
+// Prefix of the names of the buffers that publish() makes.
 inline constexpr const char* state_prefix = "state/";
 
-// [N, ...] on the device and in the type of the network.
+// x, [N, ...], on the device and in the type of the network.
 Tensor input_of(const Tensor& x, const nn::Module& net);
 
 }  // namespace mpigrad::contrast

@@ -12,7 +12,7 @@ namespace mpigrad::contrast {
 
 using trainer::parse_extents, trainer::UsageError;
 
-// Samples, and which of them are for training and for testing.
+// Which samples to read, and which are for training and for the test.
 struct DataOptions : trainer::SampleOptions {
   std::string size;                                // extents, see parse_extents
   std::vector<std::string> where{}, test_where{};  // see data.h
@@ -23,10 +23,10 @@ struct DataOptions : trainer::SampleOptions {
 struct NetworkOptions {
   std::string encoder = "conv4";
   std::int64_t width = 0;     // 0: the encoder's own
-  std::vector<int> blocks{};  // of each stage; for conv4 one number
+  std::vector<int> blocks{};  // in each stage; one number for conv4
   bool small_images = false, average = false;
   double growth = 1;
-  int head_layers = -1;  // negative: what the loss's paper has; 0: none
+  int head_layers = -1;  // negative: as in the loss's paper; 0: none
   std::int64_t head_hidden = 256, head_out = 128, prototypes = 300;
 };
 
@@ -34,7 +34,7 @@ struct TrainOptions : trainer::Options {
   DataOptions source{};
   NetworkOptions network{};
   std::string loss = "nt-xent", form = "direct", augment;
-  double temperature = -1;  // negative: the loss's own
+  double temperature = -1;  // negative: the loss's default
   std::int64_t tile = 0;
   double lambda = 0.0051;
   std::int64_t queue = 4096, freeze_prototypes = 0;
@@ -66,10 +66,10 @@ struct EvaluateOptions : EncodeOptions {
 void add_keys(trainer::Keys& keys, TrainOptions& options);
 void add_keys(trainer::Keys& keys, EmbedOptions& options);
 void add_keys(trainer::Keys& keys, EvaluateOptions& options);
-// UsageError: options that exclude each other.
+// Throws UsageError if options exclude each other.
 void check(const TrainOptions& options);
 void check(const EvaluateOptions& options);
-// Says which of the keys given have no effect beside the others.
+// Prints which of the given keys have no effect together with the others.
 void warn(const TrainOptions& options, int rank);
 void warn(const EmbedOptions& options, int rank);
 void warn(const EvaluateOptions& options, int rank);

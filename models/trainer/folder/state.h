@@ -11,23 +11,23 @@
 namespace mpigrad::trainer {
 
 inline constexpr const char* state_file = "state";
-// Its first line. A training that was killed leaves `running`, and no process that holds the folder's lock.
+// First line of the file. A training that was killed leaves `running`, and no process that holds the folder's lock.
 inline constexpr const char *running_state = "running", *finished_state = "finished", *interrupted_state = "interrupted",
                             *failed_state = "failed";
 
 struct RunState {
   std::string word, why;  // first and second line
-  // They differ between two states of one folder.
+  // File and time, to tell two states of one folder apart.
   ino_t file = 0;
   std::filesystem::file_time_type written{};
   bool operator==(const RunState&) const = default;
 };
-// None: no training has written one there.
+// None: no training has written the file there.
 std::optional<RunState> read_state(const std::filesystem::path& folder);
 void write_state(const std::filesystem::path& folder, const std::string& word, std::string why = {});
 
-// The exit code of a job that wrote into the folder, where its launcher returned `code` and the state was `before` when it began.
-// Without a new state the launcher's code counts.
+// The exit code of a job that wrote into the folder; its launcher returned `code`, and `before` was the state when it began.
+// Without a new state it is the launcher's code.
 int code_of_run(int code, const std::filesystem::path& folder, const std::optional<RunState>& before);
 
 }  // namespace mpigrad::trainer

@@ -1,5 +1,5 @@
 #pragma once
-// What the panels draw with: the few functions of cairo that they need. Lengths in pixels, y downwards.
+// Drawing functions of the panels: the few functions of cairo that they need. Lengths in pixels, y downwards.
 
 #include <cairo.h>
 
@@ -21,8 +21,8 @@ struct Rectangle {
 struct TextStyle {
   double size = 15;
   bool bold = false;
-  double horizontal = 0, vertical = 0.5;  // which point of the text lies at (x, y): 0 left or top, 1 right or bottom
-  bool upwards = false;                   // turned by a quarter
+  double horizontal = 0, vertical = 0.5;  // the point of the text at (x, y): 0 left or top, 1 right or bottom
+  bool upwards = false;                   // rotated by 90 degrees
   Colour colour{0.13, 0.13, 0.15};
 };
 
@@ -32,19 +32,19 @@ class Canvas {
 
   void fill(const Rectangle& area, const Colour& colour, double alpha = 1);
   void frame(const Rectangle& area, const Colour& colour, double line = 1);
-  // Through points (x, y); one that is not finite interrupts the line.
+  // A line through points (x, y), interrupted at points that are not finite.
   void polyline(const std::vector<std::pair<double, double>>& points, const Colour& colour, double line, bool dashed = false);
   void line(double x0, double y0, double x1, double y1, const Colour& colour, double width = 1);
   void dot(double x, double y, double radius, const Colour& colour, double alpha = 1);
   void text(double x, double y, const std::string& text, const TextStyle& style = {});
   double text_width(const std::string& text, const TextStyle& style = {});
-  // pixels: rows x columns from the top left, each a rectangle of its own.
+  // pixels: rows x columns from the top left, each drawn as a rectangle.
   void image(const Rectangle& area, int rows, int columns, const std::vector<Colour>& pixels);
-  // Draws nothing outside `area` until unclip().
+  // Limits drawing to `area` until unclip().
   void clip(const Rectangle& area);
   void unclip();
 
-  // Under a temporary name, then renamed.
+  // Writes a temporary file, then renames it.
   void save(const std::filesystem::path& path);
 
  private:

@@ -18,15 +18,15 @@ namespace mpigrad::plot {
 
 struct Series {
   std::string label{};
-  std::vector<double> x{}, y{};    // as many of each; what is not finite is left out
-  std::optional<Colour> colour{};  // none: by its place among the series
-  bool dashed = false;             // of curves, whose markers are hollow then
+  std::vector<double> x{}, y{};    // of equal length; points that are not finite are left out
+  std::optional<Colour> colour{};  // none: chosen by its place among the series
+  bool dashed = false;             // for curves; markers are hollow then
 };
 
 // Curves, with a legend if they have labels.
 struct Lines {
   std::string title{}, x_label{}, y_label{};
-  bool log_x = false, log_y = false;  // leave out what is not positive
+  bool log_x = false, log_y = false;  // values that are not positive are left out
   bool markers = false;
   std::vector<Series> series{};
 };
@@ -51,16 +51,16 @@ struct Image {
   std::string title{};
   std::int64_t rows = 0, columns = 0;
   std::vector<double> values{};         // [rows, columns], row 0 on top
-  std::vector<Colour> pixels{};         // in place of values: [rows, columns] as they are to look
-  std::optional<double> low{}, high{};  // what the ends of the colour map mean; else the smallest and largest value
-  bool bar = false;                     // with a scale beside it
+  std::vector<Colour> pixels{};         // in place of values: [rows, columns], the colours themselves
+  std::optional<double> low{}, high{};  // values at the ends of the colour map; none: the smallest and largest
+  bool bar = false;                     // with a colour scale at its side
   std::optional<Colour> frame{};        // around it
   std::vector<Outline> outlines{};      // on it
 };
 
 using Panel = std::variant<Lines, Scatter, Image>;
 
-// Whether the library was built with cairo.
+// True if the library was built with cairo.
 bool available();
 
 class Figure {
@@ -68,7 +68,7 @@ class Figure {
   explicit Figure(std::string title = "", int width = 1200);
   // Panels side by side, of equal size. Errors: a series whose x and y differ in number, an image without its values.
   void row(int height, std::vector<Panel> panels);
-  // Writes nothing unless available(). Errors: the file exists and is not to be overwritten, cannot be written.
+  // Does nothing unless available(). Errors: the file exists and `overwrite` is false; the file cannot be written.
   void save(const std::filesystem::path& path, bool overwrite = false) const;
 
  private:

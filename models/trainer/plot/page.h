@@ -1,5 +1,5 @@
 #pragma once
-// A page of results: text, tables and pictures in one HTML file that needs no other.
+// A page of results: text, tables and pictures in one HTML file without references to other files.
 
 #include <filesystem>
 #include <string>
@@ -12,10 +12,10 @@ class Page {
   explicit Page(const std::string& title);
   void heading(const std::string& text);
   void paragraph(const std::string& text);
-  void text(const std::string& lines);  // as it is, in letters of one width
-  // Cells that are numbers stand to the right. Error: a row of another length than the header.
+  void text(const std::string& lines);  // verbatim, in a monospaced font
+  // Cells that are numbers are aligned to the right. Error: a row whose length is not the header's.
   void table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
-  // A PNG file, which becomes part of the page. Error: it cannot be read.
+  // Embeds a PNG file. Error: it cannot be read.
   void picture(const std::filesystem::path& png, const std::string& description);
   std::string html() const;
 
@@ -23,7 +23,7 @@ class Page {
   std::string title_, body_;
 };
 
-// < > & and quotes as HTML has them.
+// Escapes < > & and quotes for HTML.
 std::string escaped(const std::string& text);
 
 }  // namespace mpigrad::plot

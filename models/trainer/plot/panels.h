@@ -1,13 +1,13 @@
 #pragma once
-// How each kind of panel is drawn.
+// Functions that draw each kind of panel.
 
 #include "models/trainer/plot/canvas.h"
 #include "models/trainer/plot/figure.h"
 
 namespace mpigrad::plot {
 
-// Pixels beside the panel's square that its neighbours do not need, for a label or a scale: with them added to its width, the
-// squares of a row are of one size.
+// Pixels at the panel's sides that its neighbours do not need, for a label or a scale. Adding them to its width makes the squares
+// of a row equal in size.
 double extra_width(const Lines& lines);
 double extra_width(const Scatter& scatter);
 double extra_width(const Image& image);

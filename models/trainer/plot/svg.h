@@ -1,5 +1,5 @@
 #pragma once
-// Small drawings as SVG text, for what must also be drawn in a browser, where there is no cairo.
+// Small drawings as SVG text, for drawings that a browser must also make, where there is no cairo.
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ class Svg {
     body_ += fmt::format("<text x=\"{:g}\" y=\"{:g}\" text-anchor=\"{}\" font-size=\"{:g}\" {}>{}</text>\n", x, y, anchor, size,
                          rest, escaped(words));
   }
-  // From one point to another, a little bent, with a head.
+  // From one point to another, slightly curved, with a head.
   void arrow(double x0, double y0, double x1, double y1, const std::string& colour) {
     grow(std::max(x0, x1), std::max(y0, y1));
     const double middle = (y0 + y1) / 2;
@@ -33,7 +33,7 @@ class Svg {
         "marker-end=\"url(#head)\"/>\n",
         x0, y0, x0, middle, x1, middle, x1, y1, colour);
   }
-  // The title is read aloud to who cannot see it.
+  // Screen readers read the title.
   std::string str(const std::string& title) const {
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" width=\"{0:g}\" height=\"{1:g}\" role=\"img\" "

@@ -1,5 +1,5 @@
 #pragma once
-// checkpoint.local_folder: the name of the training in --out, and its folder on the disks of the nodes.
+// checkpoint.local_folder: the name of the training in --out, and its folder on the local disks of the nodes.
 
 #include <filesystem>
 #include <string>
@@ -9,15 +9,16 @@
 
 namespace mpigrad::trainer {
 
-// Keeps the name that a training with local copies has drawn.
+// The file with the name of a training that keeps local copies.
 std::filesystem::path training_name_file(const Options& options);
-// The name of the training in --out, if it has one. Collective.
+// The name of the training in --out; empty if it has none. Collective.
 std::string training_in(const Options& options, const Communicator& world);
-// UsageError: on the node of some rank, the folder of the training's copies is another user's, another training's, or could be
-// exchanged by other users (models/train/restart/local_folder.h). Collective.
+// Throws UsageError if, on the node of some rank, the folder of the training's copies belongs to another user or another
+// training, or other users could exchange it (models/train/restart/local_folder.h). Collective.
 void require_own_copies(const Options& options, const Communicator& world, const TrainingName& training);
-// Copies of a training that starts so, in --out, which is there and whose `state` may be that of the training before. Draws a
-// name where the training has none. Removes what ended trainings have left on the nodes, and says so. Collective.
+// Sets up the local copies of a training that starts at `start` in --out, which exists and may have the `state` of the previous
+// training. Draws a name if the training has none. Removes copies that ended trainings have left on the nodes, and prints that.
+// Collective.
 void take_local_copies(const Options& options, const Communicator& world, const Start& start, TrainerOptions& to);
 
 }  // namespace mpigrad::trainer

@@ -1,5 +1,5 @@
 #pragma once
-// What a training is going to do, from the objects that it is going to use; and the recipe that it leaves behind.
+// --explain: the plan of a training, taken from the objects that it is going to use; and the recipe.toml that it writes.
 
 #include <cstdint>
 #include <string>
@@ -20,9 +20,9 @@ struct Explained {
   std::string heading;
   std::vector<std::string> lines;
 };
-// Of --explain: the network's parameters, the first samples and how they are changed, the optimizer's state, the learning rate
-// along the training, the grid, checkpoints and files. `loader` may be null, of a training on other batches, whose program adds
-// parts of its own (`more`). Prints on rank 0, with --json as JSON.
+// The output of --explain: the network's parameters, the first samples and how they are augmented, the optimizer's state, the
+// learning rate along the training, the grid, checkpoints and files. `loader` is null for a training on other batches, whose
+// program adds its own parts (`more`). Rank 0 prints; JSON with --json.
 struct Explanation {
   const Options& options;
   const TrainerOptions& training;
@@ -37,8 +37,8 @@ struct Explanation {
 };
 void explain(const Communicator& world, const Explanation& explanation);
 
-// Writes recipe.toml: the keys of this run, and as [origin] version, commit, ranks, grid and fingerprints of the data. Rank 0
-// warns where the recipe that the run was started with came of other data. Collective.
+// Writes recipe.toml: the keys of this run, and under [origin] version, commit, ranks, grid and fingerprints of the data. Rank 0
+// warns if the recipe with which the run was started was written for other data. Collective.
 void write_recipe(const Communicator& world, const Outputs& out, const Options& options, const GridExtents& grid,
                   const Notes& notes);
 

@@ -17,10 +17,10 @@ namespace mpigrad::trainer {
 class KeyFlags {
  public:
   explicit KeyFlags(Keys& keys) : keys_(keys) {}
-  // A flag for each key that has one, in groups by section; a key's old flag is refused with the key's name. With `all` every old
-  // flag is a flag: for commands with few keys.
+  // Adds a flag for each key that has one, in groups by section; a key's old flag is refused with the key's name. With `all` old
+  // flags are accepted, too: for commands with few keys.
   void add_to(CLI::App& app, bool all = false);
-  // Sets the keys whose flags were given, after parsing. UsageError: a key that is among `taken`, those of --set, too.
+  // Sets the keys whose flags were given; call it after parsing. UsageError: a key is also in `taken`, the keys of --set.
   void apply(const std::set<std::string>& taken = {});
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Keys of a recipe: the settings of one command in one table, with type, default, range, unit and a sentence each. From the table
-// come the recipe's reader, the flags of the command line, `--keys`, the pages of reference and the messages.
+// Keys of a recipe: a table of a command's settings, each with type, default, range, unit and a sentence. The recipe's reader,
+// the flags of the command line, `--keys`, the reference pages and messages are made from this table.
 
 #include <cstdint>
 #include <deque>
@@ -20,57 +20,58 @@ bool is_list(KeyType type);
 // "true or false", "a whole number", "a list of numbers", ...
 const char* describe(KeyType type);
 
-// One setting. Its value is a list of texts, as a recipe or the command line gives them; all but lists have one text.
+// A setting. Its value is a list of texts, as given in a recipe or on the command line; only lists have more than one text.
 struct Key {
   std::string name{}, help{};  // "optimizer.learning_rate", and one sentence
   KeyType type = KeyType::text;
   Rule rule{};
   std::string unit{}, flag{}, old_flag{}, default_text{};
   std::function<std::vector<std::string>()> get{};
-  std::function<void(const std::vector<std::string>& values)> set{};  // of values that check() accepts
+  std::function<void(const std::vector<std::string>& values)> set{};  // called with values that check() accepts
 
-  std::string section() const;  // "optimizer"; "" for a key of the top level
-  // What is wrong with these values; "": nothing.
+  std::string section() const;  // "optimizer"; "" for a key on the top level
+  // Returns what is wrong with these values, "" if nothing.
   std::string check(const std::vector<std::string>& values) const;
-  // Whether the field has these values now; numbers are compared as numbers.
+  // True if the field has these values now; numbers are compared as numbers.
   bool is_default(const std::vector<std::string>& values) const;
-  // From one text: --set KEY=TEXT and flags. Numbers of a list are separated by commas; a text is one element of a list.
+  // Splits one text of --set KEY=TEXT or of a flag. Numbers of a list are separated by commas; a text is one element of a list.
   std::vector<std::string> parse(const std::string& text) const;
 
   Key& with_unit(std::string text);
-  Key& with_flag(std::string text);     // "--epochs": typed daily
+  Key& with_flag(std::string text);     // "--epochs": for keys in daily use
   Key& instead_of(std::string text);    // "--warm-up": a flag of an earlier version, which is refused with this key's name
-  Key& with_default(std::string text);  // of a default that has no value of its own: "the network's own"
+  Key& with_default(std::string text);  // text for a default that no value expresses: "the network's own"
 };
 
 // The table of a command. Fields are bound by reference and must outlive it.
 class Keys {
  public:
-  // The field's value is the default. T: bool, an integer, double, std::string, or a vector of integers, doubles or strings.
-  // Error: the name is there already.
+  // Declares a key whose default is the field's value. T: bool, an integer, double, std::string, or a vector of integers, doubles
+  // or strings. Error: the name exists already.
   template <class T>
   Key& add(const std::string& name, T& field, Rule rule, const std::string& help);
   template <class T>
   Key& add(const std::string& name, T& field, const std::string& help) {
     return add(name, field, Rule{}, help);
   }
-  void remove(const std::string& name);  // of a key that a program does not have
+  void remove(const std::string& name);  // for a key that a program does not have
   // Error: no such key.
   Key& operator[](const std::string& name);
   Key* find(const std::string& name);
   const std::deque<Key>& all() const { return keys_; }
 
-  // Sets a key. UsageError, which begins with `where`: no such key (with the nearest one), another type, a value out of range.
+  // Sets a key. UsageError, which begins with `where`: no such key (the message suggests the nearest one), another type, a value
+  // out of range.
   void set(const std::string& name, const std::vector<std::string>& values, const std::string& where);
-  // "KEY=TEXT", or "KEY" of a key that is true or false; further texts for a list of texts are appended.
+  // "KEY=TEXT", or "KEY" for a Boolean key; repeated texts for a list of texts are appended.
   void set_text(const std::string& assignment);
   // Names of the keys that were set.
   const std::set<std::string>& given() const { return given_; }
 
-  // The table as text for people and as JSON: name, type, default, range, unit, flag, help.
+  // The table as text and as JSON: name, type, default, range, unit, flag, help.
   std::string table() const;
   nlohmann::ordered_json json() const;
-  // All values as TOML, a section each. Keys without a value of their own are left out.
+  // All values as TOML, with a section for each group. Keys whose default no value expresses are left out.
   std::string toml() const;
 
  private:

@@ -1,12 +1,12 @@
 #pragma once
-// `PROGRAM new NAME`: a trainer of one's own to begin with.
+// `PROGRAM new NAME`: makes a trainer of your own to start from.
 
 #include <string>
 
 namespace mpigrad::trainer {
 
 // Makes a folder NAME with NAME.cpp (examples/first/own_trainer.cpp under that name), meson.build and recipe.toml, and returns
-// what to do next. UsageError: a name that is no identifier, or a file or folder of that name.
+// the next steps as text. UsageError: a name that is not an identifier; a file or folder of that name exists.
 std::string new_program(const std::string& name);
 
 }  // namespace mpigrad::trainer

@@ -10,13 +10,13 @@
 
 namespace mpigrad::trainer {
 
-// Entries of a section [origin], which the trainer writes: where the recipe comes from.
+// Entries of a section [origin], written by the trainer: where the recipe comes from.
 using Origin = std::map<std::string, std::string>;
 
 // Sets the keys of a recipe file. `include = "base.toml"` (or a list), relative to the file, comes first and is overridden. The
-// keys `program` and `command` name whom the recipe is for. Rank 0 reads. UsageError, with file and line: no such file, TOML's
-// errors, keys that do not exist, values of another type or out of range, a recipe of another program or command, files that
-// include each other. Collective.
+// keys `program` and `command` say which program and command the recipe is for. Rank 0 reads. UsageError, with file and line: no
+// such file, TOML's errors, keys that do not exist, values of another type or out of range, a recipe for another program or
+// command, files that include each other. Collective.
 Origin read_recipe(Transport& transport, const std::filesystem::path& path, const std::string& program,
                    const std::string& command, Keys& keys);
 

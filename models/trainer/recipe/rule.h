@@ -9,10 +9,10 @@
 
 namespace mpigrad::trainer {
 
-// The values that a key accepts, besides its type.
+// The values that a key accepts, in addition to its type.
 struct Rule {
   std::string text{};                                              // "above 0"; empty: every value
-  std::vector<std::string> choices{};                              // of texts; empty: every text
+  std::vector<std::string> choices{};                              // for texts; empty: every text
   std::function<std::string(const std::string& value)> problem{};  // what is wrong with a value; "": nothing
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
 };

@@ -4,6 +4,6 @@
 namespace mpigrad::trainer {
 
 const char* version();  // "0.1.0"
-const char* commit();   // as `git describe` says it; the version, where the sources are no repository
+const char* commit();   // from `git describe`; the version if the sources are not a repository
 
 }  // namespace mpigrad::trainer

@@ -13,12 +13,12 @@
 
 namespace mpigrad::trainer::segmenting {
 
-// Where volumes are and how they are read.
+// Where volumes are, and how they are read.
 struct DataOptions {
-  std::string group, volume = "volume", label = "label";  // of HDF5
+  std::string group, volume = "volume", label = "label";  // datasets of HDF5 files
 };
 
-// What a trained network is, and what it was trained on: the weights' file remembers it.
+// A trained network and the data it was trained on, as the weights' file remembers them.
 struct Trained {
   Problem problem;                                 // the extents are the window's, the outputs classes; 0: not known yet
   std::optional<std::array<double, 3>> spacing{};  // mm along D, H, W
@@ -28,7 +28,7 @@ struct Trained {
 std::string to_note(const SegmentationProgram& program, const Trained& trained);
 // Error: the file has no such note, or one that to_note did not write.
 Trained trained_of(const SegmentationProgram& program, const std::string& weights, const CheckpointInfo& info);
-// The settings that the summary of this command has.
+// The settings for this command's summary.
 nlohmann::ordered_json summary_of(const SegmentationProgram& program, const std::string& command, const Problem& problem);
 
 struct TrainOptions : trainer::Options {
@@ -43,7 +43,7 @@ struct TrainOptions : trainer::Options {
   bool half_weights = false;
 };
 
-// evaluate and predict.
+// Options of evaluate and predict.
 struct InferOptions : trainer::InferOptions {
   DataOptions source;
   double overlap = 0.5;
@@ -51,33 +51,33 @@ struct InferOptions : trainer::InferOptions {
   bool largest_component = false, predictions = false;
 };
 
-// Each returns the exit code. Collective.
+// Each function returns the exit code. Collective.
 int describe(const Communicator& world, const SegmentationProgram& program, const TrainOptions& options);
 int train(const Communicator& world, const SegmentationProgram& program, const TrainOptions& options);
 int infer(const Communicator& world, const SegmentationProgram& program, InferOptions options);
 
 // ---- data
 
-// Runs f on every rank; an Error that it throws is of the input, the same on all ranks, and exit code 2. Collective.
+// Runs f on every rank; an Error thrown by it concerns the input, is the same on all ranks, and gives exit code 2. Collective.
 void of_input(const Communicator& world, const std::function<void()>& f);
-// Volumes as they are stored, for the geometry of what is written, and as the network sees them.
+// Volumes as stored, for the geometry of the files written, and as the network reads them.
 struct Volumes {
   data::SourcePtr stored, seen;
 };
-// `path`: a folder of images/ and labels/ (files of models/data/volumes/volume_formats.h), a folder of volumes or one of them
-// (without labels), or HDF5. UsageError: what the sources refuse; labels that are wanted and not there. Collective.
+// `path`: a folder of images/ and labels/ (files of models/data/volumes/volume_formats.h), a folder of volumes or one volume
+// (without labels), or HDF5. UsageError: errors of the sources; missing labels if `wants_labels`. Collective.
 Volumes open(const Communicator& world, const std::string& path, const DataOptions& options, bool wants_labels,
              const Trained& trained);
-// Which classes the cells of volumes have.
+// The classes that occur in the cells of volumes.
 class LabelCount {
  public:
-  // With `classes` above 0 there are so many.
+  // `classes` above 0: the number of classes; 0: determined by the labels.
   explicit LabelCount(std::int64_t classes) : classes_(classes), found_(most) {}
   // For trainer::read_data, which reads values and labels in one pass. Errors, with the sample: a label below 0, not below
   // `classes`, or not below 10,000.
   data::ContentsOptions reading(const data::Source& source, DType dtype);
-  // 1 + the largest label, or `classes`. UsageError: the labels leave some numbers out and `classes` is 0, with the labels found.
-  // Rank 0 warns of those that do not occur where `classes` is above 0. Collective.
+  // 1 + the largest label, or `classes`. UsageError: `classes` is 0 and some numbers below the largest do not occur; the message
+  // lists those found. If `classes` is above 0, rank 0 warns of classes that do not occur. Collective.
   std::int64_t classes(const Communicator& world, const std::string& data);
 
  private:
@@ -88,10 +88,10 @@ class LabelCount {
 
 // ---- segmentation of whole volumes
 
-// Of one sample; NaN: there is none, because the class is neither predicted nor true (Dice), or not both (distance).
+// Scores of one sample; NaN if undefined, because the class is neither predicted nor true (Dice), or not both (distance).
 struct Case {
   std::int64_t sample = 0;
-  std::vector<double> dice, hausdorff, truth, predicted;  // of the classes; the last two their volumes in mm^3
+  std::vector<double> dice, hausdorff, truth, predicted;  // for each class; truth, predicted: volumes in mm^3
 };
 struct Segmented {
   std::int64_t sample = 0;
@@ -103,22 +103,22 @@ struct SegmentOptions {
   double overlap = 0.5;
   std::int64_t windows = 1;
   DType dtype = DType::float32;
-  bool scored = true;  // against labels
+  bool scored = true;  // compare with labels
   bool hausdorff = true, largest_component = false;
-  // On one rank for each sample.
+  // Called on one rank for each sample.
   std::function<void(const Segmented&)> done{};
 };
-// Groups of ranks that share samples take turns with the samples; the cases of all, without those that `scored` does not want.
-// Collective.
+// Segments all volumes; groups of ranks that share samples take turns. Returns the cases of all samples on every rank; none if
+// `scored` is false. Collective.
 std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volumes& volumes, const Problem& problem,
                           const std::vector<std::int64_t>& samples, const SegmentOptions& options);
-// Means over the cases that have a value; how many have none.
+// The mean over the cases that have a value, and how many have none.
 struct Mean {
   double value = 0;
   std::int64_t undefined = 0;
 };
 Mean mean_of(const std::vector<Case>& cases, std::vector<double> Case::*values, std::size_t label);
-// Of the classes but 0.
+// The mean over all classes except 0.
 double mean_dice(const std::vector<Case>& cases, std::int64_t classes);
 
 // ---- results
@@ -131,16 +131,16 @@ struct Epoch {
 struct Results {
   std::int64_t classes = 2;
   std::vector<Case> cases;
-  std::vector<Segmented> shown;  // a few, on rank 0
+  std::vector<Segmented> shown;  // a few samples, on rank 0
   std::vector<Epoch> epochs;
 };
 inline constexpr const char* cases_file = "cases.csv";
 std::string picture_file(const SegmentationProgram& program);
 inline constexpr std::size_t most_shown = 3;
-// Writes the cases, the picture and the summary, and prints the summary or the table. Of one rank.
+// Writes the cases, the picture and the summary, and prints the summary or the table. On one rank.
 void report(const SegmentationProgram& program, const Options& options, const Outputs& out, const Results& results,
             const Volumes& volumes, nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text);
-// Slices with the outlines of truth and prediction, predicted against true volumes, curves.
+// Draws slices with the outlines of truth and prediction, predicted against true volumes, and curves.
 void draw(const std::filesystem::path& path, const Results& results, const Volumes& volumes);
 
 }  // namespace mpigrad::trainer::segmenting

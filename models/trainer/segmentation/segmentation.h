@@ -22,7 +22,7 @@
 
 namespace mpigrad::trainer {
 
-// Of scores [N, D, H, W, classes] and labels [N, D, H, W].
+// A loss of scores [N, D, H, W, classes] and labels [N, D, H, W].
 struct SegmentationLoss {
   std::string name;
   LossFunction loss;
@@ -32,21 +32,21 @@ struct SegmentationLoss {
 std::vector<SegmentationLoss> segmentation_losses();
 
 struct SegmentationProgram {
-  std::string name;    // of the program, and of the note of the weights' file; weights of another program are refused
+  std::string name;    // name of the program and of the note in weights; weights of another program are an Error
   std::string help{};  // one line for --help
   // Called on each rank. The network maps [N, D, H, W, channels] to scores [N, D, H, W, outputs] for layouts of any grid:
   // `outputs` of the problem is the number of classes, `extents` are those of a window.
   std::function<std::unique_ptr<nn::Module>(const Problem& problem)> network;
   std::vector<SegmentationLoss> losses = segmentation_losses();  // loss.name is one of them; the first is the default
   std::vector<Setting> settings{};
-  // Fills in values whose defaults depend on other values, before the weights remember them. Error: values that make no sense
-  // together, which is exit code 2.
+  // Fills in values whose defaults depend on other values, before the weights remember them. An Error thrown by it means invalid
+  // values, exit code 2.
   std::function<void(Values& values)> complete{};
-  // Names of settings in the weights' note, where they differ. "": the note does not have the setting, and the network of
-  // `evaluate` and `predict` gets its default.
+  // Names of settings in the weights' note, if they differ. "": the note does not have the setting, and the network of `evaluate`
+  // and `predict` gets its default.
   std::map<std::string, std::string> note_names{};
-  // The settings that summary.json and --json have, by command: train, describe, evaluate, predict. A command that is not here:
-  // all settings.
+  // The settings that summary.json and --json contain, by command: train, describe, evaluate, predict. For a command that is
+  // missing here, all settings.
   std::map<std::string, std::vector<std::string>> summaries{};
   // Defaults of keys.
   std::int64_t epochs = 50, batch = 2;
@@ -54,8 +54,8 @@ struct SegmentationProgram {
   std::vector<std::int64_t> window{64};  // one number, or D, H, W
 };
 
-// Runs the command that the arguments name on every rank, as mpigrad::run() does. Returns the exit code: 2 for arguments or data
-// that make no sense, 75 for a training that a limit or a signal has ended and --resume continues.
+// Runs the command that the arguments name on every rank, like mpigrad::run(). Returns the exit code: 2 for invalid arguments or
+// data, 75 for a training that a limit or a signal has ended and that --resume continues.
 int run_segmentation(int argc, char** argv, const SegmentationProgram& program);
 
 }  // namespace mpigrad::trainer

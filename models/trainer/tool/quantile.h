@@ -5,8 +5,8 @@
 
 namespace mpigrad::tool {
 
-// The value below which the fraction q in [0, 1] of them lies, by a straight line between neighbours; of values that may be
-// infinite. NaN: there are none, or one is NaN. Error: q outside [0, 1].
+// The value below which the fraction q in [0, 1] of the values lies, with linear interpolation; values may be infinite. NaN:
+// there are none, or one is NaN. Error: q outside [0, 1].
 double quantile(std::vector<double> values, double q);
 double median(std::vector<double> values);
 
