@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char *rate_note = "learning rate", *schedule_note = "schedule";
 
-// A function of the optimizer's step, in words: two texts are the same where two schedules (make_schedule) are, but for the rate.
+// The schedule in words. Two texts are equal if the schedules (make_schedule) are, except for the rate.
 std::string schedule_text(const Options& o, std::int64_t steps) {
   std::string text = o.schedule;
   if (o.schedule == "cosine" || o.schedule == "linear") text += fmt::format(" over {} epochs", o.epochs);

@@ -22,7 +22,7 @@ std::string DataContents::remark() const {
 
 DataContents read_data(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
                        const data::ContentsOptions& options) {
-  const detail::SlowPhase phase;  // ranks wait for the one whose files are the slowest
+  const detail::SlowPhase phase;  // ranks wait for the one with the slowest files
   const auto start = std::chrono::steady_clock::now();
   data::Contents own;
   trainer::together(world, [&] { own = data::read_contents(source, samples, world.rank(), world.size(), options); });

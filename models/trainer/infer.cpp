@@ -121,7 +121,7 @@ Part part_of(const Communicator& world, const InferOptions& o, const CheckpointI
         fmt::format("[data] {} is not what {} was trained on, whose {} samples are asked for", o.data, o.weights, o.part));
   if (split && o.part != "all") return {.samples = std::move(split->test), .kept = true};
   if (split) part.trained_on = static_cast<std::int64_t>(split->train.size());
-  // Just the samples that the training learned from, such as its group of a file.
+  // Only the samples that the training learned from, such as its group of a file.
   if (const auto note = info.notes.find(training_contents_note);
       o.scored && !split && note != info.notes.end() && is_of_number(note->second, source.size())) {
     if (is_of_values(note->second, read_data(world, source, part.samples, reading))) part.trained_on = source.size();

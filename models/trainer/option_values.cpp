@@ -1,4 +1,4 @@
-// The meaning of options of trainings: types, optimizers, schedules, settings of libraries.
+// Converts options of trainings to types, optimizers, schedules and settings of libraries.
 
 #include <algorithm>
 #include <cmath>

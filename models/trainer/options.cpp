@@ -10,7 +10,7 @@
 namespace mpigrad::trainer {
 namespace {
 
-// Steps are counted in 64 bits: epochs times steps per epoch, of which there are fewer than samples.
+// Steps are counted in 64 bits: epochs times steps per epoch, which are fewer than samples.
 constexpr int most_epochs = 1000000000, most_batch = 1000000000;
 
 }  // namespace

@@ -83,7 +83,7 @@ struct Options {
 
 // Keys that trainers share; options.cpp has their help texts.
 void add_data_keys(Keys& keys,
-                   Options& options);  // data.path, unless declared already; data.flips, data.transpositions, data.shifts
+                   Options& options);                 // data.path unless declared; flips, transpositions, shifts
 void add_reading_keys(Keys& keys, Options& options);  // data.store, data.read, data.ghosts
 void add_precision_keys(Keys& keys, Options& options);
 void add_grid_key(Keys& keys, Options& options);

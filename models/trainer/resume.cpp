@@ -12,7 +12,7 @@
 namespace mpigrad::trainer {
 namespace {
 
-// What --resume names, the best first; none if there is nothing to go on from.
+// The checkpoints that --resume names, the best first; empty if there is nothing to resume.
 std::vector<std::string> files_to_resume(const Options& o, const Communicator& world) {
   std::vector<std::string> files;
   std::error_code error;
@@ -24,7 +24,7 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
     const auto found = find_checkpoints(path);
     for (const auto& reason : found.skipped) fmt::print(stderr, "warning: skipped: {}\n", reason);
     for (const auto& file : found.files) files.push_back(file.string());
-    require(newest || !files.empty(), "[resume] no checkpoint in {} can be gone on from", path.string());
+    require(newest || !files.empty(), "[resume] no checkpoint in {} can be resumed", path.string());
     if (o.local_copies.empty())
       require(!files.empty() || found.skipped.empty(),
               "[resume] no checkpoint in {} is whole; without --resume training begins again", path.string());
@@ -56,14 +56,14 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
 bool replaces(const Options& o) {
   if (o.explain) return true;
   if (o.overwrite || o.resume != newest_in_out) return o.overwrite;
-  if (!o.local_copies.empty()) return true;    // which start_from_files finds; it refuses where there is none
-  const auto found = find_checkpoints(o.out);  // without one nothing is gone on with
+  if (!o.local_copies.empty()) return true;    // start_from_files finds them, and refuses if there are none
+  const auto found = find_checkpoints(o.out);  // without one nothing is resumed
   return !found.files.empty() || !found.skipped.empty();
 }
 
 namespace {
 
-// The parts of network.weights that network.take names.
+// Loads the parts of network.weights that network.take names.
 void take(const Options& o, const Communicator& world, nn::Module& net) {
   TakeOptions options;
   if (o.take.front() != "common")
@@ -116,7 +116,7 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       const auto found = info.notes.find(name);
       return found == info.notes.end() ? "unknown" : found->second;
     };
-    // What is damaged is skipped where there are others; what is of another training is not.
+    // A damaged file is skipped if there are others; a file of another training is an error.
     const auto skip = [&](const std::function<void()>& f) {
       const auto failure = mpigrad::detail::first_failure(world.transport(), f);
       if (failure.failed && &file == &files.back()) throw SharedError(failure.text);
@@ -125,7 +125,8 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
     };
     if (skip([&] { info = read_checkpoint_info(file); })) continue;
     trainer::together(world, [&] {
-      // Before the tensors: another optimizer may have the same ones, and other test samples were trained on.
+      // Checked before tensors are loaded: another optimizer may have tensors of the same shapes, and other test samples may have
+      // been trained on.
       for (const auto& name : decisive)
         require(before(name) == notes.at(name), "[resume] {} was trained with {} {}, now it is {}", file, name, before(name),
                 notes.at(name));
@@ -149,12 +150,12 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       fmt::print(stderr, "going on from {}: {} epochs and {} steps\n", file, info.epoch, info.epoch_step);
     Start start{info.epoch, {info.epoch_step, RunningMean::of(info.epoch_loss, info.epoch_samples)}};
     if (o.resume != newest_in_out) {
-      std::error_code none;  // as where --out is to be made
+      std::error_code none;  // ignored: --out may not exist yet
       std::int64_t elsewhere = !std::filesystem::equivalent(std::filesystem::absolute(file).parent_path(), o.out, none);
       world.transport().bcast(&elsewhere, 1, DType::int64, 0);
       start.uncovered = elsewhere != 0;
     }
-    // From a file that was named, others may come later that lie before its copies.
+    // If a file was named, copies in the folder may be newer than the continued training, so it draws a new name.
     if (!o.local_copies.empty() && o.resume == newest_in_out) start.training = training_in(o, world);
     return start;
   }

@@ -42,7 +42,7 @@ void require_same_data(const Communicator& world, const data::Source& source) {
   std::vector<std::string> texts{fmt::format("{} samples of {} with {} channels, {} ({})", source.size(), source.extents(),
                                              source.channels(), name_of(source.type()), data::name_of(source.transform())),
                                  fmt::format("targets {}", joined(source.target_names(), ", "))};
-  // Classes are in memory, other targets in a file for each sample.
+  // Classes are in memory; other targets would have to be read from a file for each sample.
   const bool classes = source.has_classes() && !source.target_names().empty();
   trainer::together(world, [&] {
     for (std::int64_t i = 0; i < source.size(); ++i) {
@@ -84,7 +84,7 @@ std::string remarks(const EpochReport& report) {
       fmt::format(", {:.1f} % of the time waiting for data", 100 * report.waiting_seconds / std::max(report.seconds, 1e-9));
   if (report.loss_scale != 1 || report.skipped_steps != 0)
     text += fmt::format(", loss scale {}, {} steps skipped", report.loss_scale, report.skipped_steps);
-  thread_local std::int64_t told = 0;  // a rank may be a thread
+  thread_local std::int64_t told = 0;  // per thread, because a rank may be a thread
   const auto tuning = gpu_tuning();
   if (const auto all = tuning.problems + tuning.remembered; all != std::exchange(told, all))
     text += fmt::format(", kernels of {} convolutions timed in {:.1f} s (at most {:g} s each), of {} known from before",

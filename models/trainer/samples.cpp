@@ -22,7 +22,7 @@ namespace {
 
 class Chosen : public data::Source {
  public:
-  // `rows` are the targets of the samples chosen, one after the other.
+  // `rows`: the targets of the chosen samples, one after the other.
   Chosen(data::SourcePtr source, std::vector<std::int64_t> samples, data::TargetType targets, std::span<const std::byte> rows)
       : source_(std::move(source)), samples_(std::move(samples)), rows_(rows.begin(), rows.end()), type_(source_->sample_type()) {
     type_.targets = std::move(targets);
@@ -39,7 +39,7 @@ class Chosen : public data::Source {
   }
   Shape extents_of(std::int64_t sample) const override { return source_->extents_of(stored(sample)); }
   std::string name_of_sample(std::int64_t sample) const override { return source_->name_of_sample(stored(sample)); }
-  // Of all the source's samples: what is wrong with one that is left out is as well known now.
+  // Checks all samples of the source, so that a flaw in one that is left out is found now, too.
   void check(std::int64_t part, std::int64_t parts) const override { source_->check(part, parts); }
   bool in_memory() const override { return source_->in_memory(); }
   bool targets_in_memory() const override { return true; }
@@ -58,7 +58,7 @@ class Chosen : public data::Source {
   data::SampleType type_;
 };
 
-// Samples by the names of their files, and by "folder/name"; -1 for a name that several have.
+// Numbers of samples by file name, and by "folder/name"; -1 for a name that occurs several times.
 std::unordered_map<std::string, std::int64_t> samples_by_file(const data::Source& source) {
   std::unordered_map<std::string, std::int64_t> result;
   for (std::int64_t i = 0; i < source.size(); ++i) {

@@ -7,7 +7,7 @@ namespace mpigrad::trainer {
 
 namespace {
 
-// [rows, columns, channels] of the middle plane.
+// The middle plane of a sample: [rows, columns, channels].
 std::vector<double> plane(const data::Source& source, std::int64_t sample) {
   const auto& extents = source.extents();
   return source.values(sample, {{extents[0] / 2, 0, 0}, {extents[0] / 2 + 1, extents[1], extents[2]}});

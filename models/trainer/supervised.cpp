@@ -37,13 +37,13 @@ std::vector<std::string> training_files(const Options& o, const std::vector<std:
 }
 
 std::vector<std::string> protected_files(const Options& o, std::vector<std::string> files) {
-  // Of a job that died before its first checkpoint and comes again it was only begun.
+  // A job that died before its first checkpoint and is restarted has only begun this file.
   if (o.resume == newest_in_out) std::erase(files, mllog_file);
   return files;
 }
 
 void take_checkpoint_options(const Options& o, const Start& start, TrainerOptions& options) {
-  // Else a job that dies before its first one is refused when it comes again, or begins elsewhere.
+  // Otherwise a job that dies before its first checkpoint is refused when it is restarted, or starts from elsewhere.
   options.checkpoint_first = start.uncovered && start.epoch < o.epochs;
   options.checkpoint_end = o.resume == newest_in_out || options.checkpoint_first;
   options.checkpoint_every = o.checkpoint_every, options.checkpoint_steps = o.checkpoint_steps;
@@ -54,7 +54,7 @@ void take_checkpoint_options(const Options& o, const Start& start, TrainerOption
 
 namespace {
 
-// Seconds for which training stands still for a checkpoint; none: not known.
+// Seconds for which training stops for a checkpoint; none: unknown.
 std::optional<double> cost_of_checkpoint(const TrainerResult& result) {
   if (result.checkpoints == 0 || result.checkpoint_seconds <= 0) return std::nullopt;
   return result.checkpoint_seconds / static_cast<double>(result.checkpoints);
@@ -100,7 +100,7 @@ TrainingMlLog::TrainingMlLog(const Communicator& world, const Outputs& out, cons
   log_->point("gradient_accumulation_steps", o.accumulate);
   log_->point("opt_weight_decay", o.weight_decay), log_->point("opt_momentum", o.momentum);
   log_->point("opt_learning_rate_warmup_epochs", o.warm_up),
-      log_->point("opt_learning_rate_warmup_factor", 0);  // it rises from 0
+      log_->point("opt_learning_rate_warmup_factor", 0);  // the rate rises from 0
   const bool falls = o.schedule == "step";
   log_->point("opt_learning_rate_decay_boundary_epochs", falls ? boundaries_of(o) : std::vector<double>());
   log_->point("opt_learning_rate_decay_factor", falls ? o.decay_factor : 1.0);
@@ -141,7 +141,7 @@ int ended_early(const Communicator& world, const Outputs& out, const TrainerResu
       fmt::format("{} after {} steps; --resume goes on from {}", result.stopped, steps, (out / newest_checkpoint).string());
   if (world.rank() == 0) fmt::print(stderr, "{}: {}\n", out.folder(), text);
   out.note(interrupted_state, text);
-  return to_be_gone_on;
+  return to_be_resumed;
 }
 
 std::vector<OutputFile> files_to_try(const Options& o, nn::Module& net, const Optimizer& optimizer, bool half_weights,
@@ -152,7 +152,7 @@ std::vector<OutputFile> files_to_try(const Options& o, nn::Module& net, const Op
   std::int64_t weights = 0, state = 0;
   for (std::size_t i = 0; i < net.parameters().size(); ++i) weights += bytes_of(net.parameters()[i].value);
   for (const auto& tensor : optimizer.state()) state += bytes_of(tensor.value);
-  // A checkpoint may come of a signal in any training; one that cannot be written is no loss where none is asked for.
+  // A signal may cause a checkpoint in any training; if none is asked for, failing to write one is not an error.
   const bool checkpoints =
       o.checkpoint_every > 0 || o.checkpoint_steps > 0 || o.checkpoint_minutes > 0 || o.time_limit > 0 || !o.resume.empty();
   std::vector<OutputFile> files{{newest_checkpoint, checkpoints ? weights + state : 0},
@@ -174,7 +174,7 @@ int noted(const Communicator& world, const Outputs& out, const std::function<voi
   out.note(running_state);
   try {
     const int code = training();
-    if (code != to_be_gone_on) out.note(finished_state);
+    if (code != to_be_resumed) out.note(finished_state);
     return code == 0 && out.moved() ? 1 : code;
   } catch (const SharedError& error) {
     out.note(failed_state, error.what());
@@ -310,8 +310,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     epochs_behind = result.epochs_behind;
     if (log) log->end(result);
     if (result.interrupted) return ended_early(world, out, result, optimizer->steps());
-    if (averages) averages->swap();             // what is measured and written from here on
-    if (first_epoch == o.epochs) s.evaluate();  // only the last files were missing
+    if (averages) averages->swap();             // evaluated and written from here on
+    if (first_epoch == o.epochs) s.evaluate();  // only the last files are missing
     out.keep(world, weights_file, save_weights);
     if (profile) {
       const auto table = profile->write(out / trace_file);
@@ -320,7 +320,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
         fmt::print(stderr, "warning: the training had fewer steps than report.profile looks at\n");
     }
     if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
-    if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // what is measured is what is in the file
+    if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // evaluates what the file holds
     if (s.finish) s.finish();
     const auto usage = peak_usage(world);
     trainer::together(world, [&] {
@@ -348,7 +348,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       add_checkpoints(run, o, result);
       if (o.noise_scale) {
         const auto number = [](double x) { return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
-        run["noise_steps"] = noise.steps();  // null below: undefined, as where noise is all that was seen
+        run["noise_steps"] = noise.steps();  // null below: undefined, for example if the gradient is only noise
         run["noise_scale"] = number(noise.value()), run["critical_batch"] = number(noise.critical_batch());
       }
       add(run, usage);

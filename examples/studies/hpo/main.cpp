@@ -154,7 +154,7 @@ int exit_code(const Search& search) {
 }
 int interrupted(const Options& o) {
   fmt::print(stderr, "hpo: ended by a signal; the same command goes on with {}\n", o.search.out.string());
-  return trainer::to_be_gone_on;
+  return trainer::to_be_resumed;
 }
 
 int search_once(const Space& space, const Plan& plan, const Options& o) {

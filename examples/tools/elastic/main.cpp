@@ -173,10 +173,10 @@ class Elastic {
       asked.compare_exchange_strong(none, 0);  // no job is running that could report
       const int code = run_once(start);
       // In later starts a host may refuse arguments that all hosts accepted at first: a GPU may be gone.
-      if (code == 0 || code == trainer::to_be_gone_on || (code == 2 && start == 1)) return code;
+      if (code == 0 || code == trainer::to_be_resumed || (code == 2 && start == 1)) return code;
       none = SIGUSR2;
       asked.compare_exchange_strong(none, 0);
-      if (asked != 0) return say("ended by a signal"), trainer::to_be_gone_on;
+      if (asked != 0) return say("ended by a signal"), trainer::to_be_resumed;
       failures = progress_in(out_) > before ? 1 : failures + 1;
       if (failures > o_.retries)
         return say(fmt::format("gives up after {} failures without a newer checkpoint; the last exit code was {}", failures,
@@ -274,7 +274,7 @@ class Elastic {
     if (trainer::read_state(out_) != before) return trainer::code_of_run(job.code(), out_, before);
     // For a program without a state file. MPICH's launcher may lose the ranks' exit code: if the training had finished, the next
     // job finds out.
-    return job.code() == 0 ? trainer::to_be_gone_on : job.code();
+    return job.code() == 0 ? trainer::to_be_resumed : job.code();
   }
   // srun ends the job itself at SIGTERM, and at SIGINT only reports the job's status.
   static int as_launcher_takes(int signal) { return under_slurm() && signal != SIGUSR2 ? SIGUSR1 : signal; }

@@ -42,7 +42,7 @@ std::string rank_text() {
 
 // True for exit codes that are explained elsewhere: launch() reports errors and wrong arguments, and trainers report why they
 // stop.
-bool says_why_itself(int code) { return code == 0 || code == 1 || code == 2 || code == trainer::to_be_gone_on; }
+bool says_why_itself(int code) { return code == 0 || code == 1 || code == 2 || code == trainer::to_be_resumed; }
 
 void tell(pid_t ended, const std::string& how) {
   const auto line = fmt::format("{}{}{}{}{}{}) has ended: {}\n", begins, rank_text(), on, host_name(), process, ended, how);

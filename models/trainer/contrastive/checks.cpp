@@ -1,4 +1,4 @@
-// Options that cannot be together, and keys without effect.
+// Checks for options that exclude each other, and warnings about keys without effect.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace mpigrad::contrast {
 void check(const TrainOptions& o) {
   auto common = o;
   common.data = o.source.data;
-  // Untrained weights are worth a look here.
+  // --epochs 0 (untrained weights) is valid here.
   if (common.epochs == 0) common.epochs = 1;
   trainer::check(common);
   if (o.batch < 2) throw UsageError("--batch 1 has nothing to contrast a sample with; 2 or more");
@@ -49,14 +49,14 @@ void check(const EvaluateOptions& o) {
 
 namespace {
 
-// Keys without effect where `idle` holds, and why.
+// Keys that have no effect if `idle`, and the reason.
 struct NoEffect {
   bool idle;
   std::vector<const char*> keys;
   std::string why;
 };
 
-// A line for each key that was given and has no effect, on rank 0.
+// Prints, on rank 0, a line for each given key that has no effect.
 void say(const trainer::Options& o, const std::vector<NoEffect>& table, int rank) {
   auto given = o.given;
   if (o.overwrite) given.insert("--overwrite");
@@ -65,7 +65,7 @@ void say(const trainer::Options& o, const std::vector<NoEffect>& table, int rank
       if (row.idle && rank == 0 && given.contains(key)) fmt::print(stderr, "warning: {} has no effect: {}\n", key, row.why);
 }
 
-// Keys of steps and of what is written after some of them.
+// Keys of training steps and of files written during training.
 std::vector<const char*> keys_of_training() {
   return {"optimizer.learning_rate",
           "schedule.shape",

@@ -16,7 +16,7 @@ namespace mpigrad::contrast {
 namespace {
 
 constexpr std::int64_t queries = 8, shown = 8;
-constexpr std::size_t colours = 10;  // classes that the projection tells apart
+constexpr std::size_t colours = 10;  // classes with distinct colours in the projection
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
@@ -29,14 +29,14 @@ void normalise(std::vector<double>& v) {
 std::vector<plot::Series> clouds(const std::vector<double>& plane, const std::vector<std::int64_t>& labels, std::size_t n) {
   std::map<std::int64_t, std::size_t> counts;
   for (const auto label : labels) ++counts[label];
-  // The most frequent classes have colours of their own.
+  // Only the most frequent classes get colours of their own.
   std::vector<std::pair<std::size_t, std::int64_t>> order;
   for (const auto& [label, count] : counts) order.emplace_back(count, label);
   std::sort(order.begin(), order.end(),
             [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
   if (order.size() > colours) order.resize(colours);
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  // The others come first and lie below.
+  // Samples of all other classes are drawn first, below the rest.
   std::vector<plot::Series> series{
       {.label = labels.empty() || counts.size() == order.size() ? "" : "others", .colour = plot::Colour{0.78, 0.78, 0.8}}};
   std::map<std::int64_t, std::size_t> places;

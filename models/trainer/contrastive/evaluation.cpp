@@ -29,7 +29,7 @@ contrastive::Labelled labelled(const FeatureSet& set, const Communicator& world)
   return {part_of(set.z, world), part_of(integers(set.labels), world)};
 }
 
-// Scores of directions need a direction of each sample.
+// Scores that compare directions need nonzero features.
 void require_directions(const FeatureSet& set) {
   const auto squares = sum(square(cast(set.z, DType::float64)), {1}).to_vector();
   for (std::size_t i = 0; i < squares.size(); ++i) {
@@ -112,7 +112,7 @@ EvaluationPlan plan_of(const EvaluateOptions& o, const FeatureSet& train, const 
                       .geometry = all || asked("geometry"),
                       .few_shot = !o.few_shot.empty()};
   if (all) {
-    // Classes that only the test has are not to be predicted.
+    // Test samples of classes that the training set lacks cannot be predicted.
     const std::set<std::int64_t> known(train.labels.begin(), train.labels.end());
     const bool shared = std::any_of(test.labels.begin(), test.labels.end(), [&](auto label) { return known.contains(label); });
     plan.knn = plan.probe = !train.samples.empty() && (shared || !test.labelled());
@@ -124,7 +124,7 @@ EvaluationPlan plan_of(const EvaluateOptions& o, const FeatureSet& train, const 
           test.source->name_of_sample(0));
   if (plan.learns())
     require(!train.samples.empty() && train.labelled(),
-            "[contrastive] knn and probe learn from labelled samples besides the test");
+            "[contrastive] knn and probe need labelled samples that are not in the test");
   return plan;
 }
 

@@ -14,7 +14,7 @@ namespace mpigrad::contrast {
 namespace {
 
 constexpr std::int64_t least = 4;
-constexpr std::uint64_t seed = 1;  // of the draw, whatever is trained
+constexpr std::uint64_t seed = 1;  // of the random choice, the same for all trainings
 
 Tensor rows_of(const Tensor& x, const std::vector<double>& places) {
   return take(x, from_vector({static_cast<std::int64_t>(places.size())}, places, DType::int64));
@@ -45,7 +45,7 @@ FeatureQuality Monitor::operator()() const {
   Untaped scope;
   const auto all = encode(net_, source_, samples_, world_, encode_)[0];
   UseDevice device(DeviceKind::cpu);
-  // Only schedule.skip_bad lets samples that are not finite come here.
+  // Samples that are not finite occur here only with schedule.skip_bad.
   std::vector<double> good;
   const auto sums = sum(all, {1}).to_vector();
   for (std::size_t i = 0; i < sums.size(); ++i)

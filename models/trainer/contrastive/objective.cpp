@@ -43,10 +43,10 @@ Tensor Objective::key_of(const Tensor& x, std::int64_t step) {
   auto& key_net = *key_net_;
   key_net.train(net_.training());
   key_net.set_step(step);
-  // Where ranks have statistics of their own samples, a query's key is to be among others than the query was.
+  // If ranks compute statistics of their own samples, keys are shuffled so that a key is not normalised together with its query.
   const int axis = o_.statistics != "all" && x.layout() ? x.layout()->axis_of(0) : -1;
   if (axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1) return constant(key_net(x).without_layout());
-  // Ranks of one part of space among themselves, all in the same order.
+  // Communicator of the ranks with the same part of space, all in the same order.
   const auto comm = grid_of(*x.layout()).along({axis});
   const auto& cuts = x.layout()->axes[static_cast<std::size_t>(axis)].cuts;
   Rows rows(cuts.size() - 1);
@@ -127,7 +127,7 @@ std::string Objective::text() const {
 void Objective::begin() {
   if (!key_net_) return;
   update_momentum_encoder(*key_net_, net_, 0);
-  Untaped scope;  // copies: a checkpoint fills both
+  Untaped scope;  // copies, because a checkpoint fills both
   for (const auto& [name, value] : net_.buffers()) key_net_->buffers()[name] = constant(value * 1);
 }
 
@@ -168,7 +168,7 @@ void Objective::withdraw() {
 
 Tensor DryStep::operator()(const Tensor& x) {
   {
-    // Keys and queues are no part of the tape.
+    // Keys and queues are not recorded on the tape.
     Untaped scope;
     objective_.reset();
     objective_ = std::make_unique<Objective>(o_, config_, net_, norm_, x.layout(), 0);

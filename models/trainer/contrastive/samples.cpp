@@ -34,7 +34,7 @@ Condition parse_condition(const std::string& option, const std::string& text) {
   return result;
 }
 
-// Which samples meet all conditions; those of one name are one condition.
+// True for samples that meet all conditions; conditions of the same name are combined.
 std::vector<bool> meeting(const data::Source& source, const std::string& option, const std::vector<std::string>& texts) {
   std::vector<bool> result(static_cast<std::size_t>(source.size()), true);
   std::map<std::string, std::set<std::int64_t>> conditions;
@@ -106,8 +106,8 @@ Shape small_extents(const TrainOptions& o, const Shape& large) {
 
 namespace {
 
-// A twentieth to a seventh of the area, or of the volume, as SwAV's of pictures (Caron et al. 2020); with the other steps of
-// recipes for photographs, with the symmetries of the cube for volumes.
+// Crops of 1/20 to 1/7 of the area or volume, as in SwAV (Caron et al. 2020); for pictures with the other steps of the recipe for
+// photographs, for volumes with the symmetries of the cube.
 augment::Recipe small_recipe(const TrainOptions& o, const std::string& recipe, const Shape& large) {
   const auto to = small_extents(o, large);
   if (recipe == "simclr") return augment::photographs(to, {0.05, 0.14});

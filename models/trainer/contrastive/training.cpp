@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// This rank's samples `begin` to `end` of x, where every rank takes the same part of its own: samples c * chunk and on.
+// This rank's samples `begin` to `end` of x. Every rank takes the same part of its own: samples from c * chunk on.
 Tensor chunk_of(const Tensor& x, std::int64_t begin, std::int64_t end, std::int64_t c, std::int64_t chunk) {
   const auto& layout = *x.layout();
   std::vector<std::int64_t> cuts{0};
@@ -63,7 +63,7 @@ std::vector<trainer::Explained> ViewTraining::explained() const {
 
 bool ViewTraining::usable(const data::ViewBatch& batch, Progress& progress) const {
   try {
-    data::require_finite(batch, world_);  // the same on all ranks
+    data::require_finite(batch, world_);  // throws on all ranks
     return true;
   } catch (const Error& error) {
     if (!o_.skip_bad) throw tool::SharedError(error.what());
@@ -78,7 +78,7 @@ void ViewTraining::fail_for(const contrastive::SampleError& error, const data::V
   const auto comm = axis < 0 ? Communicator() : grid_of(*layout).along({axis});
   std::int64_t sample = -1;
   if (axis < 0 || comm.rank() == error.place().rank) {
-    // Rows of several views follow each other.
+    // Rows of several views follow one another.
     const auto row = static_cast<std::size_t>(error.place().row % batch.x[0].dim(0));
     sample = static_cast<std::int64_t>(batch.indices.without_layout().to_vector()[row]);
   }
@@ -101,7 +101,7 @@ Objective::Step ViewTraining::differentiate(const data::ViewBatch& batch, std::i
 
 Objective::Step ViewTraining::differentiate_in_parts(const Tensors& x, const data::ViewBatch& batch, double factor,
                                                      Gradients& gradients) {
-  // All ranks have chunks of one size, so that their layouts are known without asking.
+  // All ranks use the same chunk size, so that each knows the others' layouts without communication.
   const auto most = (x[0].layout()->global[0] + world_.size() - 1) / world_.size();
   const auto chunk = (most + o_.cached - 1) / o_.cached;
   Objective::Step result;
@@ -157,7 +157,7 @@ std::optional<Epoch> ViewTraining::run(std::int64_t epoch, const FitOptions& opt
   Epoch made{.report = {.epoch = epoch}};
   auto& report = made.report;
   auto at = options.begin;
-  // All batches are of one size, and those that were left out have no loss.
+  // All batches have the same size, and skipped ones have no loss.
   made.bad_batches = at.steps - std::llround(at.loss.weight() / static_cast<double>(o_.batch));
   StepClock clock(options.times);
   clock.start();
@@ -182,7 +182,7 @@ std::optional<Epoch> ViewTraining::run(std::int64_t epoch, const FitOptions& opt
     }
     clock.step();
     if (++at.steps < steps && options.interrupts && options.interrupts(epoch, at.steps)) {
-      const mpigrad::detail::SlowPhase phase;  // it writes
+      const mpigrad::detail::SlowPhase phase;  // it writes files
       if (options.interrupt(epoch, at)) return std::nullopt;
       clock.start();
     }

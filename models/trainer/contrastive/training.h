@@ -13,10 +13,9 @@
 namespace mpigrad::contrast {
 
 struct Epoch {
-  EpochReport report;  // steps: skipped ones count
-  double retrieval =
-      std::numeric_limits<double>::quiet_NaN();  // in the last batch: fraction of views whose nearest one is their pair
-  std::int64_t bad_batches = 0;                  // in this epoch
+  EpochReport report;                                           // steps: skipped ones count
+  double retrieval = std::numeric_limits<double>::quiet_NaN();  // last batch: fraction whose nearest view is their pair
+  std::int64_t bad_batches = 0;                                 // in this epoch
 };
 
 // Epochs over the loader's batches of views, as TrainerHooks::epoch. Collective. A batch with a sample that is not finite is an

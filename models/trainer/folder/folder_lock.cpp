@@ -25,13 +25,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// The lines of a lock's file: the process that holds it, its kernel, the number of signs of life.
+// The lines of a lock's file: the process that holds it, its kernel, the number of heartbeats.
 struct Holder {
   std::string name, kernel, beats;
   bool operator==(const Holder&) const = default;
 };
 
-// Each start of a kernel has another one. Containers share their host's.
+// Each boot of a kernel has another id. Containers share their host's.
 std::string this_kernel() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -46,7 +46,7 @@ std::string this_process() {
   return fmt::format("process {} on {}, since {:%Y-%m-%d %H:%M:%S} UTC", getpid(), host, fmt::gmtime(now));
 }
 
-// Opened anew each time: a file system of several hosts asks its server then.
+// Reopens the file each time, so that a network file system asks its server.
 Holder holder_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   Holder holder;
@@ -61,7 +61,7 @@ bool is_file(int file, const std::filesystem::path& path) {
          mine.st_dev == there.st_dev;
 }
 
-// Whether the file gets a sign of life, or another holder, in time.
+// True if the file gets a heartbeat or another holder within the time limit.
 bool lives(const std::filesystem::path& path, const Holder& holder, const FolderLockOptions& o) {
   const Seconds limit(3 * o.beat);
   if (!o.quiet)
@@ -110,13 +110,13 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const FolderLockOpti
         close(file_);
         refuse(holder_of(path_));
       }
-      over = is_file(file_, path_);  // a new file: where the other host lives after all, it sees that its own is gone
+      over = is_file(file_, path_);  // a new file: if the other host is alive, it sees that its file was replaced
     }
     if (take(over)) break;
     close(file_);
   }
   write(0);
-  // Signals are for the threads that note them.
+  // Blocks all signals in the thread: other threads handle them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -148,7 +148,7 @@ bool FolderLock::take(bool over) {
 }
 
 void FolderLock::write(std::int64_t beats) const {
-  // The text keeps its length, so that a full disk does not stop the signs of life.
+  // The text keeps its length, so that heartbeats continue on a full disk.
   const auto text = fmt::format("{}\n{}\n{:010}\n", holder_, this_kernel(), beats);
   const bool written = pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
                        (beats > 0 || ftruncate(file_, static_cast<off_t>(text.size())) == 0) && fdatasync(file_) == 0;

@@ -7,6 +7,6 @@ inline constexpr const char *weights_file = "weights.h5", *summary_file = "summa
                             *mllog_file = "mllog.txt";
 // The exit code of a training that a limit or a signal has ended and that --resume continues from its newest checkpoint
 // (EX_TEMPFAIL).
-inline constexpr int to_be_gone_on = 75;
+inline constexpr int to_be_resumed = 75;
 
 }  // namespace mpigrad::trainer

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Files that are opened under their name; all others are NewFiles.
+// True for files that are opened under their own name and grow; all others are NewFiles.
 bool grows(const fs::path& path) {
   const auto name = path.filename().string();
   return name == mllog_file || name.starts_with("events.out.tfevents.");
@@ -43,7 +43,7 @@ void try_all(const fs::path& folder, const std::vector<OutputFile>& files) {
   for (const auto& file : files) try_to_write(folder / file.name, file.bytes);
 }
 
-// A new folder in which all files can be written; empty: there is none.
+// Makes a new folder in which all files can be written; returns an empty path if there is none.
 fs::path second_place(const fs::path& folder, const std::vector<OutputFile>& files) {
   std::error_code error;
   std::vector<fs::path> candidates{fs::current_path(error)};
@@ -86,7 +86,7 @@ void Outputs::lock(const Communicator& world, double patience) const {
     std::error_code error;
     if (world.rank() != 0 || state_->lock || !fs::is_directory(state_->folder, error)) return;
     state_->lock = std::make_unique<tool::FolderLock>(state_->folder, tool::FolderLockOptions{.patience = patience});
-    require_new();  // the run that had it may have written them
+    require_new();  // the run that held the lock may have written them
   });
 }
 
@@ -97,7 +97,7 @@ void Outputs::create(const Communicator& world, const std::vector<OutputFile>& m
     std::error_code error;
     fs::create_directories(folder, error);
     require(fs::is_directory(folder), "[out] the folder {} cannot be made: {}", folder.string(), error.message());
-    // Asked now and not after an epoch; only trying tells, permissions are not all there is.
+    // Tried now and not after an epoch. Only writing a file tells: permissions are not the only obstacle.
     auto name = (folder / ".mpigrad-XXXXXX").string();
     const int file = mkstemp(name.data());
     const int reason = errno;
@@ -125,7 +125,7 @@ void Outputs::move(const Communicator& world, const std::string& why) const {
 bool Outputs::settle(const Communicator& world) const {
   if (moved()) return false;
   for (auto& file : state_->files)
-    if (file.name == newest_checkpoint || file.name == best_weights) file.bytes = 0;  // these come no more
+    if (file.name == newest_checkpoint || file.name == best_weights) file.bytes = 0;  // not written any more
   const auto failure = mpigrad::detail::first_failure(world.transport(), [&] {
     if (world.rank() != 0) return;
     require(state_->lock && state_->lock->held(), "[out] the folder {} was removed, or another run has taken it",

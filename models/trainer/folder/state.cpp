@@ -12,7 +12,7 @@ std::optional<RunState> read_state(const std::filesystem::path& folder) {
   const auto path = folder / state_file;
   RunState state;
   std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return std::nullopt;  // a pipe would wait for a writer
+  if (!std::filesystem::is_regular_file(path, none)) return std::nullopt;  // opening a pipe would wait for a writer
   std::ifstream file(path);
   struct stat about {};
   if (!std::getline(file, state.word) || stat(path.c_str(), &about) != 0) return std::nullopt;
@@ -30,8 +30,8 @@ int code_of_run(int code, const std::filesystem::path& folder, const std::option
   const auto state = read_state(folder);
   if (!state || state == before) return code;
   if (state->word == finished_state) return 0;
-  if (state->word == interrupted_state) return to_be_gone_on;
-  if (state->word != failed_state && state->word != running_state) return code;  // of another program
+  if (state->word == interrupted_state) return to_be_resumed;
+  if (state->word != failed_state && state->word != running_state) return code;  // another program's file
   return code == 0 ? 1 : code;                                                   // running: it was killed
 }
 

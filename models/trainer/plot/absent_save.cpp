@@ -1,4 +1,4 @@
-// Without cairo.
+// Figure::save() of builds without cairo.
 
 #include "models/trainer/plot/figure.h"
 

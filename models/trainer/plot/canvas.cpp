@@ -69,7 +69,7 @@ void Canvas::polyline(const std::vector<std::pair<double, double>>& points, cons
 }
 
 void Canvas::line(double x0, double y0, double x1, double y1, const Colour& colour, double width) {
-  // On the middle of pixels, so that one pixel's width is not smeared over two.
+  // Lines go through the middle of pixels, so that a line of one pixel is not spread over two.
   const auto middle = [](double value) { return std::round(value) + 0.5; };
   set(colour);
   cairo_set_line_width(context_.get(), width);
@@ -96,7 +96,7 @@ void Canvas::text(double x, double y, const std::string& text, const TextStyle& 
   cairo_save(context_.get());
   cairo_translate(context_.get(), x, y);
   if (style.upwards) cairo_rotate(context_.get(), -std::numbers::pi / 2);
-  // From the height of capitals, about 0.73 of the size: digits stand beside their ticks.
+  // Capitals are about 0.73 of the size high; centring on that height aligns digits with their ticks.
   cairo_move_to(context_.get(), -style.horizontal * width, (1 - style.vertical) * 0.73 * style.size);
   cairo_show_text(context_.get(), text.c_str());
   cairo_restore(context_.get());
@@ -138,7 +138,7 @@ void Canvas::unclip() { cairo_restore(context_.get()); }
 
 void Canvas::save(const std::filesystem::path& path) {
   check(cairo_status(context_.get()), path.string());
-  // An exception does not pass through cairo's functions.
+  // An exception must not pass through cairo's C functions.
   struct Writing {
     NewFile file;
     std::exception_ptr problem{};

@@ -25,7 +25,7 @@ double widest_label(Canvas& canvas, const Axis& axis) {
   return width;
 }
 
-// A frame with ticks, and where data go in it.
+// A frame with ticks, and the mapping of data into it.
 struct Plane {
   Rectangle inside;
   Axis x, y;
@@ -75,7 +75,7 @@ Plane draw_plane(Canvas& canvas, const Rectangle& area, const std::string& title
   return plane;
 }
 
-// Where the legend hides the fewest points: one of the corners.
+// In the corner where the legend hides the fewest points.
 void draw_legend(Canvas& canvas, const Plane& plane, const std::vector<Series>& series, bool dots) {
   double width = 0;
   int lines = 0;
@@ -171,7 +171,7 @@ void draw(Canvas& canvas, const Rectangle& area, const Scatter& scatter) {
   draw_legend(canvas, plane, scatter.series, true);
 }
 
-// Along the edges of the mask's pixels; a dashed one leaves out every other edge.
+// Draws the edges of the mask's pixels; if dashed, every other edge.
 void draw_outline(Canvas& canvas, const Rectangle& inside, const Image& image, const Outline& outline) {
   const auto at = [&](std::int64_t row, std::int64_t column) {
     const bool out = row < 0 || column < 0 || row >= image.rows || column >= image.columns;
@@ -199,7 +199,7 @@ void draw(Canvas& canvas, const Rectangle& area, const Image& image) {
   range.low = image.low.value_or(range.low), range.high = image.high.value_or(range.high);
   const double scale = range.high > range.low ? 1 / (range.high - range.low) : 0;
 
-  // A scale whose ends are those of the map: the axis leaves no room.
+  // A scale from one end of the colour map to the other, without the usual room of an axis.
   Axis axis = make_axis(range, false, 5);
   axis.range = range.high > range.low ? range : Range{range.low, range.low + 1};
   std::erase_if(axis.ticks, [&](const Tick& tick) { return tick.value < axis.range.low || tick.value > axis.range.high; });

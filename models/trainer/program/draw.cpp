@@ -19,7 +19,7 @@ struct Point {
   const EpochRow* row;
 };
 
-// Training and kept loss, the usual scores of classes, and each of the program's metrics.
+// Training and kept loss, accuracy and AUC for classes, and each of the program's metrics.
 std::vector<plot::Panel> curves(const Program& program, const Findings& f) {
   std::vector<Point> points;
   for (const auto& row : f.epochs) points.push_back({row.report.epoch, &row});
@@ -47,7 +47,7 @@ std::vector<plot::Panel> curves(const Program& program, const Findings& f) {
   return panels;
 }
 
-// True positives against false positives, from the highest score down.
+// The ROC curve: true positives against false positives, from the highest score down.
 plot::Series characteristic(const Findings& f, double auc) {
   const auto& p = f.predictions;
   std::vector<std::size_t> order(p.samples.size());
@@ -65,7 +65,7 @@ plot::Series characteristic(const Findings& f, double auc) {
   return series;
 }
 
-// Rows of the first samples with what is predicted of each.
+// Rows of the first samples with their predictions.
 void draw_samples(plot::Figure& figure, const Program& program, const Findings& f, std::size_t count, std::size_t in_row,
                   const std::function<std::string(std::size_t)>& title) {
   std::vector<plot::Panel> row;
@@ -99,7 +99,7 @@ void draw_classes(plot::Figure& figure, const Program& program, const Findings& 
       return fmt::format("class {}: {:.3f}", p.class_name(predicted[i]), parts[at]);
     });
   }
-  // Samples of all kinds.
+  // Samples of each of the first classes.
   std::vector<plot::Panel> slices;
   for (std::int64_t c = 0; c < std::min<std::int64_t>(p.outputs, most); ++c)
     for (std::size_t i = 0, found = 0; i < predicted.size() && found < (p.outputs == 2 ? 2 : 1); ++i)
@@ -150,9 +150,9 @@ void draw_numbers(plot::Figure& figure, const Program& program, const Findings& 
                           .notes = {fmt::format("R2 {:.3f}", r2_of(f.scores[t]))}};
     if (!f.reference_mse.empty()) {
       scatter.series.push_back(points(f.reference.values));
-      scatter.notes.push_back(fmt::format("MSE / of mean: {:.3f}", f.scores[t].mse / f.beside_mean[t].mean_mse));
+      scatter.notes.push_back(fmt::format("MSE / of mean: {:.3f}", f.scores[t].mse / f.against_mean[t].mean_mse));
       scatter.notes.push_back(
-          fmt::format("of {}: {:.3f}", program.reference->label, f.reference_mse[t] / f.beside_mean[t].mean_mse));
+          fmt::format("of {}: {:.3f}", program.reference->label, f.reference_mse[t] / f.against_mean[t].mean_mse));
       // One legend for the row.
       if (t == 0) scatter.series[0].label = "network", scatter.series[1].label = program.reference->label;
     }

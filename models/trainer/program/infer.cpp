@@ -10,7 +10,7 @@
 namespace mpigrad::trainer::program {
 namespace {
 
-// Numbers that are called otherwise than those of the training are taken in their order, if there are as many, and it is said.
+// True if the targets have other names than the training's but the same number: they are taken in order, and a warning says so.
 bool takes_other_names(const Program& program, const Problem& p, const data::Source& source, const SampleOptions& o) {
   const auto& names = source.target_names();
   if (p.classes || program.standardise || !o.targets.empty() || !o.label.empty() || source.has_classes() ||

@@ -23,7 +23,7 @@ std::string Problem::class_name(std::int64_t label) const {
 namespace program {
 namespace {
 
-// The settings of a note, each of its own type.
+// Reads the settings of a note, each with its own type.
 void take_settings(const Program& program, const nlohmann::ordered_json& settings, Problem& p) {
   for (const auto& [name, value] : settings.items()) {
     const auto known = std::find_if(program.settings.begin(), program.settings.end(),
@@ -34,7 +34,7 @@ void take_settings(const Program& program, const nlohmann::ordered_json& setting
   }
 }
 
-// Defaults, where a note is older than a setting. Error: a value that the setting refuses.
+// Sets defaults for settings that are newer than the note. Error: a value that the setting refuses.
 void complete_settings(const Program& program, Problem& p) {
   for (const auto& setting : program.settings) {
     const auto& value = p.values.emplace(setting.name, setting.value).first->second;
@@ -115,7 +115,7 @@ Problem problem_of(const Program& program, const std::string& weights, const Che
     if (program.complete) program.complete(p.values);
     if (is_sound(p)) return p;
   } catch (const nlohmann::ordered_json::exception&) {
-    why = "";  // that of a parser helps no one
+    why = "";  // a parser's message does not help
   } catch (const Error& error) {
     if (std::string(error.what()).starts_with("[weights]")) throw;
     why = fmt::format(": {}", error.what());

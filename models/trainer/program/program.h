@@ -96,7 +96,7 @@ struct Findings {
 
   // score() fills these in for numbers:
   std::vector<RegressionScore> scores{};       // R2 is against the samples' own means
-  std::vector<RegressionScore> beside_mean{};  // compared with predicting `means`, if they are known
+  std::vector<RegressionScore> against_mean{};  // compared with predicting `means`, if they are known
   std::vector<double> reference_mse{};         // empty: no Reference
 
   bool physical() const { return means && !means->scale.empty(); }

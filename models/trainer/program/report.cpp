@@ -20,14 +20,14 @@ nlohmann::ordered_json targets_json(const Program& program, const Findings& f) {
     if (f.means) target["training_mean"] = f.means->means[t];
     if (!p.deviations.empty()) target["training_deviation"] = p.deviations[t];
     if (f.scores.empty()) continue;
-    const auto &s = f.scores[t], &beside = f.beside_mean[t];
+    const auto &s = f.scores[t], &of_mean = f.against_mean[t];
     target.update({{"mse", s.mse},
                    {"rmse", std::sqrt(s.mse)},
                    {"mae", s.mae},
                    {"r2", number(r2_of(s))},
-                   {"mean_mse", beside.mean_mse},
-                   {"mean_mae", beside.mean_mae},
-                   {"ratio", number(s.mse / beside.mean_mse)},
+                   {"mean_mse", of_mean.mean_mse},
+                   {"mean_mae", of_mean.mean_mae},
+                   {"ratio", number(s.mse / of_mean.mean_mse)},
                    {"correlation", s.correlation}});
     if (!f.reference_mse.empty()) {
       target[program.reference->name + "_mse"] = f.reference_mse[t];

@@ -20,7 +20,7 @@ void add_source_keys(Keys& keys, const Program& program, SampleOptions& o, const
   if (!part.empty()) keys.add("data." + part, o.part, "part of the data").instead_of("--" + part);
 }
 
-// data.label and data.targets, of samples with targets.
+// data.label and data.targets, for samples with targets.
 void add_target_keys(Keys& keys, const Program& program, SampleOptions& o) {
   add_label_key(keys, o);
   if (program.targets != TargetKind::classes) add_target_key(keys, o);
@@ -78,7 +78,7 @@ void check_settings(const Program& program, const TrainOptions& o) {
 
 int run_train(const Communicator& world, const Program& program, TrainOptions& o) {
   o.data = o.source.data;
-  // A default gives way to what was asked for.
+  // A default is dropped if a group or data to score on were given.
   if ((!o.kept_data.empty() || !o.kept_group.empty()) && o.kept_fraction == program.kept.fraction) o.kept_fraction = 0;
   check(o);
   check_settings(program, o);

@@ -9,7 +9,7 @@
 namespace mpigrad::trainer::program {
 namespace {
 
-// For two classes of the second; for more the mean over classes of one against the rest.
+// AUC of the second of two classes; for more classes the mean over one-against-rest AUCs.
 double auc_of(const Predictions& p, const std::vector<std::int64_t>& labels) {
   const auto n = static_cast<std::size_t>(p.outputs);
   RunningMean auc;
@@ -17,7 +17,7 @@ double auc_of(const Predictions& p, const std::vector<std::int64_t>& labels) {
     std::vector<double> scores, roundings;
     std::vector<std::int64_t> is_class;
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      // Against the best of the others: for two classes the difference of logits.
+      // The score against the best other class: for two classes the difference of logits.
       double other = -1e300;
       for (std::size_t k = 0; k < n; ++k)
         if (k != c) other = std::max(other, p.predicted[i * n + k]);
@@ -62,7 +62,7 @@ std::vector<double> values_of(const Program& program, const Problem& problem, co
   require(p.outputs == problem.outputs, "[trainer] the network of {} has {} outputs for each sample, and {} are needed",
           program.name, p.outputs, problem.outputs);
   const auto n = std::ssize(p.samples);
-  Shape shape{n};  // as that of data::Batch::y
+  Shape shape{n};  // like data::Batch::y
   if (!problem.classes)
     for (const auto extent : source.target_type().shape) shape.push_back(extent);
   const auto& loss = problem.classes && program.class_loss ? program.class_loss : program.loss;
@@ -100,7 +100,7 @@ void score(Findings& f) {
   if (f.problem.classes || !f.scored) return;
   const auto& p = f.predictions;
   f.scores = regression_scores(p.predicted, p.truth, p.outputs);
-  f.beside_mean = f.means ? regression_scores(p.predicted, p.truth, p.outputs, f.means->means) : f.scores;
+  f.against_mean = f.means ? regression_scores(p.predicted, p.truth, p.outputs, f.means->means) : f.scores;
   if (f.reference.values.empty()) return;
   for (const auto& of_target : regression_scores(f.reference.values, p.truth, p.outputs))
     f.reference_mse.push_back(of_target.mse);

@@ -1,4 +1,4 @@
-// Which samples a training learns from, and which it keeps.
+// Chooses the samples that a training learns from and those that it keeps.
 
 #include "framework/base/joined.h"
 #include "models/trainer/program/program.h"
@@ -6,7 +6,7 @@
 namespace mpigrad::trainer::program {
 namespace {
 
-// A group that was asked for; unless other samples are kept the usual one.
+// The group that was asked for; without one, the usual group, unless other samples are kept.
 std::string group_of(const TrainOptions& o, const std::string& asked, const char* usual) {
   const bool other = !o.kept_data.empty() || o.kept_fraction > 0;
   return !asked.empty() ? asked : other ? "" : usual;
@@ -19,7 +19,7 @@ data::SourcePtr open_training(const Program& program, const TrainOptions& o) {
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {
-    // Nobody asked for the group by its name.
+    // The group's name was not given by the user, so the message says how to do without groups.
     if (group.empty() || !o.train_group.empty()) throw;
     fail("{}; without groups for training and {} {} PATH or {} F says what is scored on", error.what(), program.kept.name,
          kept_key(program, "data"), kept_key(program, "fraction"));
@@ -89,7 +89,7 @@ Sets open_sets(const Program& program, const TrainOptions& o, Problem& p) {
     split = data::split_train_test(whole->size(), o.kept_fraction, program.kept.by_seed ? o.seed : o.split_seed);
     sets.all = whole->size();
   }
-  // Before the others: it settles the means.
+  // Standardised first, because the means must be known for the other sets.
   if (program.standardise && !p.classes) standardise(p, targets.rows, split.train);
   Learned training = learned(p, whole, targets, std::move(split.train)), kept;
   if (sets.all > 0) {

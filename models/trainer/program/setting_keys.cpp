@@ -5,7 +5,7 @@
 namespace mpigrad::trainer {
 namespace {
 
-// "full_resolution" is --full-resolution, "data.parts" --parts.
+// --full-resolution for "full_resolution", --parts for "data.parts".
 std::string flag_of(const std::string& name) {
   auto flag = "--" + name.substr(name.rfind('.') + 1);
   std::replace(flag.begin(), flag.end(), '_', '-');

@@ -1,4 +1,4 @@
-// Tables of predictions and scores, as files and for people.
+// Tables of predictions and scores, written as files and printed.
 
 #include <algorithm>
 #include <cmath>
@@ -102,17 +102,17 @@ void print_scores(const Findings& f) {
   }
 }
 
-void print_beside(const Reference& reference, const std::string& kept, const Findings& f) {
+void print_with_reference(const Reference& reference, const std::string& kept, const Findings& f) {
   const bool has_reference = !f.reference_mse.empty();
   const auto of_reference = [&](const std::string& text) { return has_reference ? text : std::string(); };
   fmt::print("\n{:<16} {:>11} {:>11} {:>7} {}{:>11} {:>11}   on {} {} samples\n", "target", "MSE", "of mean", "ratio",
              of_reference(fmt::format("{:>11} {:>7} ", reference.label, "ratio")), "MAE", "of mean", f.predictions.samples.size(),
              kept);
-  for (std::size_t t = 0; t < f.beside_mean.size(); ++t) {
-    const auto& s = f.beside_mean[t];
-    const double beside = has_reference ? f.reference_mse[t] : 0;
+  for (std::size_t t = 0; t < f.against_mean.size(); ++t) {
+    const auto& s = f.against_mean[t];
+    const double squared = has_reference ? f.reference_mse[t] : 0;
     fmt::print("{:<16} {:>11.5f} {:>11.5f} {:>7.3f} {}{:>11.5f} {:>11.5f}\n", f.problem.targets[t], s.mse, s.mean_mse,
-               s.mse / s.mean_mse, of_reference(fmt::format("{:>11.5f} {:>7.3f} ", beside, s.mse / beside)), s.mae, s.mean_mae);
+               s.mse / s.mean_mse, of_reference(fmt::format("{:>11.5f} {:>7.3f} ", squared, s.mse / squared)), s.mae, s.mean_mae);
   }
   fmt::print("of mean: of predicting the mean of {}\n", f.mean_of());
   fmt::print("{}: {}\n", reference.label, has_reference ? reference.help : "none, " + printable(f.reference.missing));
@@ -132,7 +132,7 @@ void print_findings(const Program& program, const Findings& f) {
   if (f.problem.classes)
     fmt::print("\n{}: AUC {:.3f}, accuracy {:.3f} (most frequent class {:.3f}), loss {:.4f}\n", program.kept.name, value("auc"),
                value("accuracy"), f.majority, f.values.front());
-  else if (program.reference) print_beside(*program.reference, program.kept.name, f);
+  else if (program.reference) print_with_reference(*program.reference, program.kept.name, f);
   else print_scores(f);
   if (program.metrics.empty()) return;
   std::vector<std::string> values;

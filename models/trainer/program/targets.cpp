@@ -26,7 +26,7 @@ std::vector<std::string> names_of(const data::Source& source) {
   return names;
 }
 
-// Columns of rows, in this order.
+// The columns of rows at these places, in this order.
 TargetRows columns(const TargetRows& rows, const std::vector<std::size_t>& places) {
   TargetRows result;
   for (const auto t : places) result.names.push_back(rows.names[t]);
@@ -60,7 +60,7 @@ TargetRows picked(const TargetRows& all, const std::vector<std::int64_t>& sample
 
 std::vector<std::int64_t> classes_like(const Problem& p, const data::Source& source, const SampleOptions& o) {
   const auto& known = source.target_names();
-  // The label that was trained on, where there are several and none is asked for.
+  // If no label is asked for and there are several, the label that was trained on.
   auto labels = labels_of(source, o.label.empty() && known.size() > 1 ? p.targets.front() : o.label, "a classifier");
   const auto names = class_names(source, o);
   if (names.empty() || p.class_names.empty()) return labels;
@@ -181,7 +181,7 @@ TargetMeans means_of(const Communicator& world, const Problem& p, const data::So
   const auto n = p.targets.size();
   const auto* universes = dynamic_cast<const data::UniverseSource*>(&source);
   const bool physical = universes && universes->has_physical();
-  // Means of the numbers u and of physical ones p, and of their products u u, u p, p p.
+  // Means of the stored numbers u, the physical numbers p, and the products u u, u p, p p.
   std::vector<double> sums(5 * n);
   trainer::together(world, [&] {
     for (auto i = static_cast<std::size_t>(world.rank()); i < samples.size(); i += static_cast<std::size_t>(world.size())) {
@@ -197,7 +197,8 @@ TargetMeans means_of(const Communicator& world, const Problem& p, const data::So
   for (std::size_t t = 0; t < n; ++t) {
     const auto of = [&](std::size_t k) { return sums[k * n + t]; };
     const double uu = of(2) - of(0) * of(0), up = of(3) - of(0) * of(1), pp = of(4) - of(1) * of(1);
-    // One line through all samples, up to what float32 rounds; a number that does not vary says nothing.
+    // Physical units are known only if one line fits all samples, up to float32 rounding; a number that does not vary has no
+    // line.
     if (!(uu > 1e-12) || !(pp > 0) || pp - up * up / uu > 1e-6 * pp) {
       result.offset.clear(), result.scale.clear();
       break;

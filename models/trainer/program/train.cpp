@@ -13,7 +13,7 @@
 namespace mpigrad::trainer::program {
 namespace {
 
-// The groups or the split say which samples are kept, the counts and names whether they are still the same.
+// Notes about the samples: groups or split say which are kept; counts and names detect whether they are still the same.
 Notes notes_of(const Program& program, const TrainOptions& o, const Sets& sets, const Problem& problem) {
   const auto names = split_notes(program);
   const bool divided = sets.all > 0, by_seed = program.kept.by_seed;

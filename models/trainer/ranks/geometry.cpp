@@ -16,11 +16,11 @@ namespace {
 
 constexpr double tolerance = 0.01;
 
-// Of a sample that is a file of volume_formats.h.
+// The header of a sample, if it is a file of volume_formats.h.
 std::optional<data::VolumeHeader> header_of(const data::Source& source, std::int64_t sample) {
   if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) return folder->header(sample);
   auto name = source.name_of_sample(sample);
-  if (name.ends_with(" [0]")) name.resize(name.size() - 4);  // a file in memory
+  if (name.ends_with(" [0]")) name.resize(name.size() - 4);  // the name of a file in memory
   std::error_code error;
   if (!data::is_volume(name) || !std::filesystem::is_regular_file(name, error)) return std::nullopt;
   return data::volume_format_of(name).read_header(name);
@@ -32,7 +32,7 @@ Geometry geometry_of_file(const data::VolumeHeader& header, bool resampled) {
   return result;
 }
 
-// f(place in the list, geometry) for this rank's share of the samples that are such files.
+// Calls f(index in the list, geometry) for this rank's share of the samples that are such files.
 template <class F>
 void for_each_file(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
                    bool resampled, F f) {
@@ -49,7 +49,7 @@ void combine(const Communicator& world, std::int64_t& value, CombineOp op) {
   world.transport().allreduce(&own, &value, 1, DType::int64, op);
 }
 
-// Throws on all ranks what the rank that looked at this place of the list says.
+// Throws on all ranks the text of the rank that read the header at this index of the list.
 void fail_at(const Communicator& world, std::int64_t place, const std::function<std::string()>& text) {
   trainer::together(world, [&] {
     if (place % world.size() == world.rank()) throw UsageError(text());
@@ -96,9 +96,9 @@ Geometry geometry_of(const Communicator& world, const data::Source& source, cons
   Geometry result;
   std::array<double, 3> least{}, most{};
   least.fill(std::numeric_limits<double>::infinity());
-  // The first file that says its orientation, and the first of another one.
+  // The first file with an orientation, and the first with a different one.
   std::int64_t first = nowhere, orientation = 0, other = nowhere;
-  std::vector<std::pair<std::int64_t, std::int64_t>> own;  // place, orientation
+  std::vector<std::pair<std::int64_t, std::int64_t>> own;  // index, orientation
   for_each_file(world, source, samples, resampled, [&](std::int64_t place, const Geometry& file) {
     if (!file.orientation.empty()) own.emplace_back(place, number_of(file.orientation)), first = std::min(first, place);
     for (std::size_t a = 0; a < 3; ++a) least[a] = std::min(least[a], file.least[a]), most[a] = std::max(most[a], file.most[a]);

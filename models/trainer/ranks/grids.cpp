@@ -9,7 +9,7 @@ namespace mpigrad::trainer {
 
 namespace {
 
-// Of one option, "AXIS=RANKS,...", by these names.
+// Parses "AXIS=RANKS,...", the value of an option.
 GridExtents named_extents(const std::string& option, const std::string& text) {
   GridExtents grid;
   std::array<std::pair<std::string, int*>, 6> axes{{{"sample", &grid.sample},
@@ -43,7 +43,7 @@ GridExtents named_extents(const std::string& option, const std::string& text) {
   return grid;
 }
 
-// Weights that are cut in one dimension are so along the axis `channel`.
+// A layer whose weights are split in one dimension only has these ranks on the axis `channel`.
 GridExtents parse_axes(const std::string& option, const std::string& text) {
   auto grid = named_extents(option, text);
   if (grid.channel == 1) std::swap(grid.channel, grid.filter);
@@ -96,7 +96,7 @@ void check_grid(const GridExtents& grid, int ranks) {
 }
 
 GridPtr grid_of_ranks(const Communicator& world, const Options& o, const GridExtents& extents) {
-  (void)layer_grids(o, world.size());  // before anything is read
+  (void)layer_grids(o, world.size());  // throws before anything is read
   const auto ranks = o.communication == "none" ? Communicator(silent_transport(world.transport().duplicate())) : world;
   return make_grid(ranks, extents, o.communication == "blocking" ? Overlap::never : Overlap::automatic);
 }

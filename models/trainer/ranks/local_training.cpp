@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Of a training that has none yet.
+// Draws a name for a training that has none.
 std::string name_training(const Options& o, const Communicator& world) {
   std::vector<std::string> name;
   trainer::together(world, [&] {
@@ -34,7 +34,7 @@ std::string training_in(const Options& o, const Communicator& world) {
   trainer::together(world, [&] {
     std::string line;
     std::error_code none;
-    if (world.rank() != 0 || !fs::is_regular_file(training_name_file(o), none)) return;  // a pipe would be waited at
+    if (world.rank() != 0 || !fs::is_regular_file(training_name_file(o), none)) return;  // opening a pipe would wait
     if (std::ifstream file(training_name_file(o)); !(file >> line)) return;
     const bool drawn = line.size() == 16 && line.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (!drawn)
@@ -70,7 +70,7 @@ void take_local_copies(const Options& o, const Communicator& world, const Start&
     try {
       for (const auto& text : clear_local_folders(o.local_copies, options.local_training.name, finished))
         if (!o.quiet) fmt::print(stderr, "{}\n", text);
-    } catch (const std::exception& error) {  // a training does not end for what others have left
+    } catch (const std::exception& error) {  // other trainings' files must not end this one
       fmt::print(stderr, "warning: {}: folders of ended trainings are not removed: {}\n", o.local_copies, error.what());
     }
   });

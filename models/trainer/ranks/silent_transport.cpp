@@ -37,7 +37,7 @@ class SilentTransport final : public ForwardingTransport {
   }
 
  private:
-  // As far as this rank has it.
+  // Fills the result with this rank's own part, as far as this rank has it.
   void give_own_part(const Collective& call) const {
     if (call.out == nullptr || call.in == call.out || block_traits_of(call.kind).in_place) return;
     const auto from = sent_slice(call, rank(), rank()), to = received_slice(call, rank(), rank());
@@ -46,7 +46,7 @@ class SilentTransport final : public ForwardingTransport {
     const auto* own = static_cast<const std::byte*>(call.in) + from.first * item;
     const auto* place = out + to.first * item;
     const auto all = moved_elements(call, rank()).out;
-    const bool in_place = own == place;  // the smaller buffer is a part of the larger one
+    const bool in_place = own == place;  // the smaller buffer is part of the larger one
     if (!in_place && all > 0) std::memset(out, 0, static_cast<std::size_t>(all * item));
     if (!in_place && to.count > 0) std::memcpy(out + to.first * item, own, static_cast<std::size_t>(to.count * item));
   }

@@ -11,12 +11,12 @@
 namespace mpigrad::trainer {
 namespace {
 
-// What the command line says to one command.
+// The arguments given to one command.
 struct Parsed {
   Keys keys{};
   KeyFlags flags{keys};
   std::string recipe{};
-  std::vector<std::string> settings{};  // of --set
+  std::vector<std::string> settings{};  // values of --set
   bool lists_keys = false;
   CLI::App* app = nullptr;
 };
@@ -32,7 +32,7 @@ void declare(CLI::App& app, const Command& command, Parsed& parsed) {
   parsed.flags.add_to(sub, command.all_flags);
 }
 
-// Recipe, then --set, then flags. Collective.
+// Sets keys from the recipe, then from --set, then from flags. Collective.
 void read_keys(Transport& transport, const std::string& program, const Command& command, Parsed& parsed) {
   auto& o = command.options;
   o.program = program, o.command = command.name;

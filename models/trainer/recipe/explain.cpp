@@ -47,7 +47,7 @@ Explained data_of(const data::Loader& loader) {
   return part;
 }
 
-// The learning rate along the training, and what ends it.
+// The learning rate along the training, and the conditions that end it.
 Explained schedule_of(const Explanation& e) {
   Explained part{"schedule", {}};
   const auto& fit = e.training.fit;

@@ -23,7 +23,7 @@ std::string value_of(const Key& key) {
   return values.empty() ? std::string() : values.front();
 }
 
-// What stands for a value in the help.
+// The placeholder of a value in the help.
 std::string placeholder(const Key& key) {
   if (!key.rule.choices.empty()) return "{" + joined(key.rule.choices, ",") + "}";
   switch (key.type) {

@@ -70,7 +70,7 @@ Rule number(const std::string& text, double low, double high, bool open = false)
   return {.text = text, .choices = {}, .problem = problem, .low = low, .high = high};
 }
 
-// Steps from one text to the other: characters inserted, removed or replaced (Levenshtein 1966).
+// The edit distance: characters inserted, removed or replaced (Levenshtein 1966).
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -90,7 +90,7 @@ std::string last_word(const std::string& name) { return name.substr(name.rfind('
 
 bool is_text(KeyType type) { return type == KeyType::text || type == KeyType::texts; }
 
-// Whether a key's value can be written as it is: defaults such as "the network's own" have none.
+// True if the key's value can be written as text; defaults such as "the network's own" cannot.
 bool has_value(const Key& key) {
   const auto values = key.get();
   if (values.empty()) return false;

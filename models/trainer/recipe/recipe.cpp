@@ -105,7 +105,7 @@ class Reader {
   Json entries_ = Json::array();
 };
 
-// Whether a TOML value of that type can be a key's.
+// True if a TOML value of that type can be the value of such a key.
 bool fits(const std::string& type, KeyType key) {
   const bool list = type.starts_with("list of ");
   const auto element = list ? type.substr(8) : type;
@@ -131,7 +131,7 @@ Origin read_recipe(Transport& transport, const std::filesystem::path& path, cons
     if (transport.rank() == 0) text = Reader().read(path).dump(-1, ' ', false, Json::error_handler_t::replace);
   });
   const auto entries = Json::parse(text_of_rank(transport, text));
-  // The recipe of a run has all keys; those that the run was not given count as given only where somebody has changed them since.
+  // A run's recipe has all keys. Those that were not given to that run count as given now only if they were edited since.
   std::optional<std::set<std::string>> given;
   for (const auto& entry : entries)
     if (entry.at("name") == "origin.given") given = entry.at("values").get<std::set<std::string>>();

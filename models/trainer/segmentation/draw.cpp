@@ -8,7 +8,7 @@
 namespace mpigrad::trainer::segmenting {
 namespace {
 
-// One slice in grey with the outlines of the classes: solid where they are, with cells' edges as lines.
+// A slice in grey with the outlines of the classes, which follow the edges of cells: prediction solid, truth dashed.
 plot::Image slice(const std::vector<double>& values, const Segmented& s, const Shape& extents, std::int64_t plane,
                   std::int64_t classes, const std::string& title) {
   plot::Image image{.title = title, .rows = extents[1], .columns = extents[2]};
@@ -31,7 +31,7 @@ plot::Image slice(const std::vector<double>& values, const Segmented& s, const S
   return image;
 }
 
-// The plane with most cells of any class.
+// The plane with the most cells of classes other than 0.
 std::int64_t fullest_plane(const Segmented& s, const Shape& extents) {
   const auto& labels = s.truth.empty() ? s.predicted : s.truth;
   std::int64_t best = extents[0] / 2, most = 0;
@@ -43,7 +43,7 @@ std::int64_t fullest_plane(const Segmented& s, const Shape& extents) {
   return best;
 }
 
-// The values of a plane as they are stored.
+// The values of a plane as stored.
 std::vector<double> plane_of(const data::Source& source, std::int64_t sample, const Shape& extents, std::int64_t plane) {
   std::vector<double> all;
   const auto channels = static_cast<std::size_t>(source.channels());

@@ -1,4 +1,4 @@
-// The commands `evaluate`, which scores weights on labelled volumes, and `predict`, which segments others.
+// The commands `evaluate` (scores weights on labelled volumes) and `predict` (segments other volumes).
 
 #include <nlohmann/json.hpp>
 
@@ -15,7 +15,7 @@
 namespace mpigrad::trainer::segmenting {
 namespace {
 
-// A prediction's file has its image's name, and its format if that is written.
+// A prediction's file has its image's name, and its format if that can be written.
 std::string file_of(const data::Source& source, std::int64_t sample) {
   const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source);
   return data::label_file_name(folder != nullptr ? folder->image(sample)
@@ -58,7 +58,7 @@ Loaded load(const Communicator& world, const SegmentationProgram& program, const
 
 }  // namespace
 
-// Both commands; `predict` has no labels and writes every sample's.
+// Both commands; `predict` reads no labels and writes the segmentation of every sample.
 int infer(const Communicator& world, const SegmentationProgram& program, InferOptions o) {
   const auto start = std::chrono::steady_clock::now();
   const bool first = world.rank() == 0, scored = o.scored, writes = !scored || o.predictions;
@@ -109,7 +109,7 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
                volumes.seen->extents(), part.kept ? ", which the training kept for validation" : "", w[0], w[1], w[2],
                loaded.net->parameters().elements(), loaded.averaged, problem.outputs, to_string(extents));
   std::fflush(stdout);
-  write_onnx(world, o, *loaded.net, Shape{1, w[0], w[1], w[2], problem.channels});  // perhaps into the folder
+  write_onnx(world, o, *loaded.net, Shape{1, w[0], w[1], w[2], problem.channels});  // the file may be in the folder
 
   Results results;
   results.classes = problem.outputs;

@@ -1,4 +1,4 @@
-// What the weights' file remembers of a network and its training.
+// The note in weights that describes the network and its training.
 
 #include <nlohmann/json.hpp>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Empty: the note does not have the setting.
+// The setting's name in the note; empty: the note does not have it.
 std::string note_name(const SegmentationProgram& program, const Setting& setting) {
   const auto other = program.note_names.find(setting.name);
   return other == program.note_names.end() ? setting.name : other->second;
@@ -23,7 +23,7 @@ Json json_of(const Value& value) {
   return std::visit([](const auto& x) { return Json(x); }, value);
 }
 
-// As a key takes values.
+// The value as the texts that a key takes.
 std::vector<std::string> texts_of(const Json& value) {
   std::vector<std::string> texts;
   const auto add = [&](const Json& x) { texts.push_back(x.is_string() ? x.get<std::string>() : x.dump()); };
@@ -65,11 +65,11 @@ Trained trained_of(const SegmentationProgram& program, const std::string& weight
     const auto document = Json::parse(note->second);
     for (const auto& setting : program.settings) {
       const auto name = note_name(program, setting);
-      // A setting that is younger than the weights has its default.
+      // A setting that is newer than the weights has its default.
       if (name.empty() || !document.contains(name)) continue;
       auto& key = keys[key_of(setting)];
       const auto texts = texts_of(document.at(name));
-      if (texts == key.get()) continue;  // a default need not keep the rule
+      if (texts == key.get()) continue;  // a default need not obey the rule
       known = known && key.check(texts).empty();
       if (known) key.set(texts);
     }

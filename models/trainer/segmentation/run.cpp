@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t most_cells = 1 << 20;  // along an axis of a window
 
-// D, H, W of one number for all axes, or of three. UsageError: anything else.
+// D, H, W from one number for all axes, or from three. UsageError: anything else.
 template <class T>
 std::array<T, 3> three(const std::string& name, std::vector<T> values, T most) {
   const auto text = joined(values, ",");
@@ -29,7 +29,7 @@ std::array<T, 3> three(const std::string& name, std::vector<T> values, T most) {
 }
 
 std::string labelled_volumes() {
-  return fmt::format("a folder of images/ and labels/ ({}, same file names), of NAME_x.npy beside NAME_y.npy, or HDF5",
+  return fmt::format("a folder of images/ and labels/ ({}, same file names), of NAME_x.npy with NAME_y.npy, or HDF5",
                      data::volume_format_names());
 }
 
@@ -80,7 +80,7 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
   keys.add("data.noise", o.noise, from(0), "largest deviation of normal noise that is added").instead_of("--noise");
   add_overlap_key(keys, o.overlap);
   add_data_keys(keys, o);
-  keys.remove("data.shifts");  // windows are no periodic boxes
+  keys.remove("data.shifts");  // windows are not periodic boxes
   add_reading_keys(keys, o);
 }
 
@@ -133,7 +133,7 @@ int run_train(const Communicator& world, const SegmentationProgram& program, Tra
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  // Of Options, whose notes have it.
+  // The norm's momentum is in Options, from which notes take it.
   const auto momentum = trained.problem.values.find("norm_momentum");
   if (momentum != trained.problem.values.end() && std::holds_alternative<double>(momentum->second))
     o.norm_momentum = std::get<double>(momentum->second);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
-// Extents, mm between cells and labels of a sample as it is stored: not as it was resampled.
+// Extents, mm between cells and labels of a sample as stored, before resampling.
 struct Stored {
   Shape extents;
   std::array<double, 3> spacing{1, 1, 1};
@@ -42,7 +42,7 @@ Stored stored_of(const data::Source& source, std::int64_t sample, bool with_labe
   return result;
 }
 
-// The classes at the cells of the stored volume, from probabilities [D, H, W, K] of a resampled one.
+// The classes at the cells of the stored volume, from the probabilities [D, H, W, K] of the resampled one.
 std::vector<std::int32_t> labels_at(const Tensor& probabilities, const Shape& stored) {
   const auto& shape = probabilities.shape();
   const Shape seen{shape[0], shape[1], shape[2]};
@@ -71,7 +71,7 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, bool 
   return result;
 }
 
-// The cases of all groups, of which each knows its own.
+// Combines the cases of all groups, each of which knows its own.
 void gather(const Communicator& world, std::vector<Case>& cases, const std::vector<bool>& own) {
   std::vector<double> numbers;
   const auto lists = {&Case::dice, &Case::hausdorff, &Case::truth, &Case::predicted};
@@ -109,7 +109,7 @@ std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volu
       require(std::all_of(first, first + probabilities.elements(), [](float p) { return std::isfinite(p); }),
               "[{}] what the network predicts of {} is not finite: its weights or --precision cannot be used", o.program,
               volumes.seen->name_of_sample(samples[i]));
-      // Errors from here on are one rank's; what the others of its group do next they do not do with it.
+      // From here on an error concerns one rank; the others of its group would continue without it, so the group throws together.
       mpigrad::together(group->world(), [&] {
         if (group->rank != 0) return;
         auto stored = stored_of(*volumes.stored, samples[i], o.scored);

@@ -111,7 +111,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   notes[geometry_note] = to_note(geometry);
   Results results;
   results.classes = problem.outputs;
-  // Groups of ranks segment volumes of their own, each with all of the weights.
+  // For validation each group of ranks segments its own volumes and needs all weights.
   std::unique_ptr<nn::Module> whole;
   auto segments_on = grid;
   if (has_blocks(o)) {
@@ -163,7 +163,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
        .values = values,
        .evaluate = evaluate,
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),
-       .accuracy = [](const std::vector<double>& row) { return 1 - row[0]; },  // the mean Dice
+       .accuracy = [](const std::vector<double>& row) { return 1 - row[0]; },  // the mean Dice score
        .text = text,
        .finish = finish,
        .half_weights = o.half_weights,

@@ -24,7 +24,7 @@
 namespace mpigrad::tool {
 namespace {
 
-// `rule` is what the help and the message say: "above 0".
+// `rule` is the text for help and messages: "above 0".
 CLI::Validator number(const std::string& rule, const std::function<bool(double)>& holds) {
   const auto check = [rule, holds](std::string& text) {
     char* end = nullptr;
@@ -37,7 +37,7 @@ CLI::Validator number(const std::string& rule, const std::function<bool(double)>
   return {check, rule, "number"};
 }
 
-// The argument at `place` with the option that it belongs to, or the option with its value.
+// The argument at index `place` together with its option, or the option with its value.
 std::string argument_at(const std::vector<std::string>& arguments, std::size_t place) {
   const auto option = [&](std::size_t i) { return i < arguments.size() && arguments[i].starts_with('-'); };
   if (place >= arguments.size()) return "no more";
@@ -47,7 +47,7 @@ std::string argument_at(const std::vector<std::string>& arguments, std::size_t p
   return fmt::format("'{}{}'", arguments[place], value ? " " + arguments[place + 1] : "");
 }
 
-// The exit code of a program that has printed all it wants to.
+// The exit code of a program after its last output.
 int printed(Transport* transport) {
   const auto check = [] {
     if (const auto problem = output_problem(); !problem.empty()) throw Error(problem);
@@ -62,7 +62,7 @@ int printed(Transport* transport) {
   return 0;
 }
 
-// Of a tool with commands that was given none of them.
+// The error of a tool with commands that was started without one.
 std::optional<std::string> command_problem(const CLI::App& app, int argc, char** argv) {
   if (app.get_require_subcommand_min() == 0 || !app.get_subcommands().empty()) return std::nullopt;
   std::vector<std::string> names;
@@ -72,7 +72,7 @@ std::optional<std::string> command_problem(const CLI::App& app, int argc, char**
 }
 
 int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond `ulimit -f` is an error of who writes it
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is then an error of the write
   const int rank = transport != nullptr ? transport->rank() : 0;
   if (app.get_footer().empty())
     app.footer(
@@ -90,13 +90,13 @@ int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
   }
   try {
     if (transport != nullptr) {
-      const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);  // nodes may differ in the program's path
+      const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);  // argv[0] may differ between nodes
       require_same(*transport, arguments, [&](const Difference& difference) {
         throw UsageError(fmt::format("all ranks take the same arguments: rank 0 has {}, rank {} has {}",
                                      argument_at(difference.first, difference.place), difference.rank,
                                      argument_at(arguments, difference.place)));
       });
-      together(*transport, [&] {  // a node may lack what another has
+      together(*transport, [&] {  // a file may be missing on one node
         if (problem) throw UsageError(*problem);
       });
     } else if (problem) {
@@ -168,12 +168,12 @@ int parse(CLI::App& app, int argc, char** argv) {
   return parse_on(app, argc, argv, nullptr);
 }
 int parse(CLI::App& app, int argc, char** argv, Transport& transport) {
-  std::signal(SIGUSR2, SIG_IGN);  // trainings answer it, and whoever asks too early or too late ends nothing
+  std::signal(SIGUSR2, SIG_IGN);  // trainings handle it; sent earlier or later it must not end the process
   return parse_on(app, argc, argv, &transport);
 }
 
 int finish(const CLI::App& app, Transport& transport, const std::function<int()>& f) {
-  // Reads ahead that nobody needs any more must end before the process takes HDF5 down.
+  // Reads ahead that are no longer needed must end before the process closes HDF5.
   struct Drain {
     ~Drain() {
       io_thread().run([] {});
@@ -216,7 +216,7 @@ void print_once(Transport& transport, const std::string& text) {
 }
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
-  // The system's own links, pipes and devices: /dev/stdout, and /dev/fd/63 as a shell names a pipe.
+  // Links, pipes and devices of the system: /dev/stdout, and /dev/fd/63, a shell's name for a pipe.
   const auto folder = path.parent_path();
   if (folder == "/dev" || folder == "/dev/fd" || folder == "/proc/self/fd") return write_to_device(path, text, "out");
   write_new_file(path, text, "out");

@@ -14,7 +14,7 @@ double quantile(std::vector<double> values, double q) {
   const double place = q * static_cast<double>(values.size() - 1);
   const auto below = static_cast<std::size_t>(place);
   const double part = place - static_cast<double>(below);
-  // Infinite neighbours have no line between them.
+  // There is no linear interpolation between infinite neighbours.
   if (part == 0 || values[below + 1] == values[below]) return values[below];
   return values[below] * (1 - part) + values[below + 1] * part;
 }

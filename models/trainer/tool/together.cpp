@@ -62,7 +62,7 @@ bool ErrorRendezvous::all_end(const std::string& error) {
     Pending operation{};
   };
   const auto size = static_cast<std::size_t>(transport_->size()), rank = static_cast<std::size_t>(transport_->rank());
-  // Stays behind where the others do not answer: nobody may wait for the operation, and its buffers are in use.
+  // Never freed if other ranks do not answer: waiting for the operation would hang, and its buffers are in use.
   auto* state = new State{transport_, static_cast<std::int64_t>(fingerprint({error}))};
   state->all.resize(size), state->counts.assign(size, 1);
   try {
@@ -83,7 +83,7 @@ bool ErrorRendezvous::all_end(const std::string& error) {
   const bool same = std::count(all.begin(), all.end(), all[0]) == static_cast<std::ptrdiff_t>(size);
   if (same && rank == 0) fmt::print(stderr, "{}\n", error);
   if (!same && std::find(all.begin(), mine, *mine) == mine) fmt::print(stderr, "[rank {} of {}] {}\n", rank, size, error);
-  // Messages that errors have left under way must not keep MPI from ending.
+  // Messages that are still under way after errors must not keep MPI from ending.
   std::thread([] {
     std::this_thread::sleep_for(seconds(10));
     std::_Exit(1);

@@ -96,7 +96,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge 'the folder that it goes on in has a checkpoint, too' says_error 'going on from .*elsewhere/checkpoint.h5: 13 epochs'
   mkdir "$work/empty"
   run "$cosmoflow" $long $batch --resume "$work/empty" --out "$work/other"
-  judge 'a folder without checkpoints is refused' refuses_once 'no checkpoint in .*empty can be gone on from'
+  judge 'a folder without checkpoints is refused' refuses_once 'no checkpoint in .*empty can be resumed'
 }
 
 # ---- a disk that is full while a checkpoint is saved: the one before is whole, and gone on from
