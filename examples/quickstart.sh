@@ -23,7 +23,7 @@ output=$build/quickstart
 universes=$output/universes
 mkdir -p "$output"
 
-# The directory appears under its name only when it is complete, so that an interrupted run is not taken for a finished one.
+# The folder gets its name only when it is complete, so that an interrupted run is not mistaken for a finished one.
 if [ ! -d "$universes" ]; then
   say "simulating 384 universes of 32^3 cells, 4 Mpc/h each"
   rm -rf "$universes.part"

@@ -1,12 +1,12 @@
-// Data of one's own: samples that a function makes, read by every rank in its part alone, and a network that learns from them.
+// Your own data: samples computed by a function, of which every rank reads only its part, and a network that learns from them.
 //
 //   mpiexec -n 2 build/examples/own_data
 //
 // prints the losses of five epochs, the same on one rank and on `--transport threads --ranks 3`. The volumes hold waves along
-// their depth; what is to be learned is how strong they are.
+// their depth; the target is the strength of the waves.
 //
-// data::FunctionSource is asked for boxes of samples. A format of one's own that is read from files does the same: `values` reads
-// the box from the file of sample i. data::open_source() reads the usual formats (models/data/README.md).
+// data::FunctionSource is asked for boxes of samples. Your own file format works the same way: `values` reads the box from the
+// file of sample i. data::open_source() reads the usual formats (models/data/README.md).
 
 #include <mpigrad/mpigrad.h>
 

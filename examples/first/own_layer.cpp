@@ -1,19 +1,19 @@
-// A layer of one's own with a parameter, on any number of ranks: every channel is multiplied by a factor that is learned.
+// Your own layer with a parameter, on any number of ranks: every channel is multiplied by a learned factor.
 //
 //   mpiexec -n 2 build/examples/own_layer
 //
-// prints the loss and the size of each parameter's gradient, the same as on one rank and on `--transport threads --ranks 3`.
+// prints the loss and the norm of each parameter's gradient, the same on one rank and on `--transport threads --ranks 3`.
 //
-// The source is that of one rank. A parameter is the same on all ranks: where an elementwise function meets it beside a
-// distributed tensor, its gradient is added up over the ranks among which that is divided, and over no others; and of a parameter
-// as large as the tensor each rank takes its block. A layer that computes with this rank's part by itself does as follows:
+// The source is that of one rank. A parameter is replicated: if an elementwise function combines it with a distributed tensor,
+// its gradient is summed over exactly the ranks among which that tensor is split; if the parameter is as large as the tensor,
+// each rank uses its block of it. A layer that computes with this rank's block itself does as follows:
 //
-//   x.without_layout()                      a plain tensor, all ops are local
-//   parameter_for(x, w)        w for use beside that part, with the same gradient
-//   y.with_layout(x.layout())               says that y is divided as x is
+//   x.without_layout()         a plain tensor, all ops are local
+//   parameter_for(x, w)        w for use together with that block, with the same gradient
+//   y.with_layout(x.layout())  declares that y is split like x
 //
-// which is all, where an element of y depends on elements of x that one rank has. Where it depends on others', the functions of
-// comm/distributed/distributed.h fetch them (conv, pooling, norms), and redistribute() and the collectives do whatever is left.
+// This suffices if an element of y depends only on elements of x in the same block. If it depends on other blocks, the functions
+// of comm/distributed/distributed.h fetch them (conv, pooling, norms); redistribute() and the collectives cover the rest.
 
 #include <mpigrad/mpigrad.h>
 using namespace mpigrad;
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
     net.build(slabs, {.seed = 2, .dtype = DType::float64});
     Tape tape(net);
     const Tensor share = mean(square(net(x)));
-    const Gradients gradients = tape.gradient(share);  // of the sum of all ranks' shares
+    const Gradients gradients = tape.gradient(share);  // of the sum of all ranks' partial sums
     const double loss = total(share);
     for (std::size_t i = 0; i < gradients.size(); ++i)
       fmt::print("rank {}: loss {:.9f}, {} |gradient| {:.9f}\n", session.rank(), loss, net.parameters()[i].name,

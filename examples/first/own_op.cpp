@@ -1,14 +1,14 @@
-// An op of one's own, with a kernel and a derivative: y = x exp(-x^2).
+// Your own op, with a kernel and a derivative: y = x exp(-x^2).
 //
 //   mpiexec -n 2 build/examples/own_op
 //
-// prints the same mean on any number of ranks, and how far the derivatives are off: of first order from differences of y,
-// "exactly" backwards from forwards, and of second order from differences of the first.
+// prints the mean, the same on any number of ranks, and the errors of the derivatives: of first order against differences of y,
+// "exactly" vjp against jvp, and of second order against differences of the first.
 //
-// framework/engine/op.h lists what an op may have beside what this one has. Its vjp is written in ops, so that it can be
-// differentiated again; `layout` makes it one of distributed tensors, too: y is divided as x is.
+// framework/engine/op.h lists further members that an op may have. The vjp is written in ops, so that it can be differentiated
+// again; `layout` makes the op work on distributed tensors: y is split like x.
 //
-// Programs compiled with -DOWN_OP_ON_GPU have a kernel for GPUs as well (`--device cuda`); it is in own_op_kernels.cu.
+// Programs compiled with -DOWN_OP_ON_GPU also have a kernel for GPUs (`--device cuda`), in own_op_kernels.cu.
 
 #include <mpigrad/mpigrad.h>
 using namespace mpigrad;
@@ -52,7 +52,7 @@ Tensor wavelet(const Tensor& x) { return apply(Wavelet{}, {x}); }
 int main(int argc, char** argv) {
   return run(argc, argv, [](Session& session) {
     const auto slabs = activation_layout(session.grid({.depth = session.ranks()}), {1, 8, 4, 4, 1});
-    const Tensor x = random_normal(slabs->global, {.key = 1}, 0, 1, DType::float64, slabs);  // each rank has its planes only
+    const Tensor x = random_normal(slabs->global, {.key = 1}, 0, 1, DType::float64, slabs);  // each rank has only its planes
     const double value = total(mean(wavelet(x)));
     const auto f = [](const Tensors& inputs) { return Tensors{wavelet(inputs[0])}; };
     const auto report = adjoint_check(f, {x.without_layout()}, session.world());

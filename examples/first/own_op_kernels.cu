@@ -1,5 +1,5 @@
-// The kernel of own_op.cpp for GPUs: y = x exp(-x^2). nvcc compiles this file, C++ compilers the op; they meet in a function of
-// pointers. Of the library's headers nvcc reads those that end in .cuh.
+// The kernel of own_op.cpp for GPUs: y = x exp(-x^2). nvcc compiles this file, the C++ compiler the op; a function with pointer
+// arguments connects them. Of the library's headers nvcc reads only those that end in .cuh.
 
 #include "framework/cuda/launch.cuh"
 
@@ -7,7 +7,7 @@ namespace {
 
 using namespace mpigrad;
 
-// A block may have more elements than threads: each thread strides over the rest.
+// There may be more elements than threads: each thread strides over the rest.
 template <class T>
 __global__ void wavelet_kernel(std::int64_t n, const T* x, T* y) {
   for (std::int64_t i = cuda::first_index(); i < n; i += cuda::grid_stride()) y[i] = x[i] * exp(-x[i] * x[i]);

@@ -14,7 +14,7 @@
 #include <mpigrad/trainer.h>
 using namespace mpigrad;
 
-// A residual block of your own: relu(x + conv(norm(conv(x)))). [N, D, H, W, C] -> the same, and the same on any grid.
+// A residual block of your own: relu(x + conv(norm(conv(x)))). [N, D, H, W, C] -> [N, D, H, W, C], the same on any grid.
 class Block : public nn::Module {
  public:
   Block(nn::Module& parent, const std::string& name, std::int64_t channels) : Module(parent, name), channels_(channels) {}
@@ -58,13 +58,14 @@ int main(int argc, char** argv) {
     return run(1, argv, [&](Session& session) {
       if (session.rank() == 0) make(argv[2]);
     });
-  return trainer::run(argc, argv,
-                      {.name = "own_trainer",
-                       .help = "Predicts the power of noise.",
-                       .network = [](const trainer::Problem& problem) { return std::make_unique<Network>(problem); },
-                       .loss = mse,
-                       .metrics = {{"relative_error", relative_error}},
-                       .settings = {{"width", 4, "channels of the network", trainer::whole(1, 1024)}},
-                       .without = {"network.keep", "network.norm_momentum", "network.statistics"},  // keys that it does not use
-                       .learning_rate = 0.01});
+  return trainer::run(
+      argc, argv,
+      {.name = "own_trainer",
+       .help = "Predicts the power of noise.",
+       .network = [](const trainer::Problem& problem) { return std::make_unique<Network>(problem); },
+       .loss = mse,
+       .metrics = {{"relative_error", relative_error}},
+       .settings = {{"width", 4, "channels of the network", trainer::whole(1, 1024)}},
+       .without = {"network.keep", "network.norm_momentum", "network.statistics"},  // keys that the network does not use
+       .learning_rate = 0.01});
 }

@@ -1,10 +1,10 @@
-// A network's whole life: data, training, validation, a file, and predictions of the network that is read from the file.
+// All steps with a network: data, training, validation, a file, and predictions of the network read from the file.
 //
 //   build/examples/own_training                # one process without a grid: plain tensors
 //   mpiexec -n 2 build/examples/own_training   # the same source on a grid: each rank has half of every volume
 //
 // prints the losses of eight epochs, the same on any number of ranks, and predictions for samples that the network has not
-// learned from. The grid is all that differs. Writes metrics.csv and network.h5 to the folder own_training-out.
+// learned from. Only the grid differs. Writes metrics.csv and network.h5 to the folder own_training-out.
 
 #include <mpigrad/mpigrad.h>
 using namespace mpigrad;

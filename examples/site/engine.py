@@ -5,12 +5,12 @@ import pathlib
 import shutil
 import subprocess
 
-# Objects lie in an archive, of which the linker takes what is needed: files that need what a browser has not may be among them as long as
-# they compile.
+# Objects are in an archive, from which the linker takes only those needed: files that use functions missing in browsers are
+# allowed if they compile.
 LIBRARY = ["framework/base/*.cpp", "framework/engine/*.cpp", "framework/tensor/*.cpp", "framework/optim/*.cpp", "framework/cuda/absent.cpp", "ops/*.cpp", "ops/[!b]*/*.cpp", "ops/backends/*.cpp",
            "ops/backends/*/*_absent.cpp", "ops/backends/winograd/*.cpp", "comm/*.cpp", "comm/check/*.cpp", "comm/collectives/*.cpp", "comm/distributed/*.cpp", "comm/halos/*.cpp", "comm/messages/*.cpp", "comm/process/problem.cpp", "comm/transport/*.cpp", "comm/transport/threads/*.cpp",
            "comm/transport/watch/*.cpp", "comm/transport/device/*.cpp", "comm/transport/nccl/absent.cpp", "comm/transport/mpi/absent.cpp"]
-# Starts processes and threads, and reads the machine; looks into stacks; sends pointers as 64-bit numbers.
+# Files that start processes and threads and read the machine, inspect stacks, or send pointers as 64-bit numbers.
 WITHOUT = {"comm/launch.cpp", "comm/transport/watch/whereabouts.cpp", "comm/transport/device/in_process.cpp"}
 TOOLS = ["examples/site/browser/engine.cpp", "examples/site/browser/turns.cpp", "examples/site/browser/absent.cpp", "examples/tools/adjoint/calculate.cpp", "examples/tools/adjoint/operations.cpp", "examples/tools/adjoint/picture.cpp", "examples/tools/adjoint/print.cpp",
          "examples/tools/adjoint/problem.cpp", "examples/tools/adjoint/shapes.cpp", "examples/tools/halo/draw.cpp", "examples/tools/halo/picture.cpp", "examples/tools/halo/plan.cpp"]
@@ -33,7 +33,7 @@ def make(root, work, target):
         return False
     folder = work / "engine"
     (folder / "include").mkdir(parents=True, exist_ok=True)
-    # Header-only libraries alone, for /usr/include holds another C library's headers.
+    # Only header-only libraries: /usr/include also has the headers of another C library.
     for name in ("fmt", "nlohmann"):
         link = folder / "include" / name
         if not link.exists():

@@ -193,7 +193,7 @@ def write(entry):
         sys.exit(f"make.py: pandoc, {path}: {done.stderr}")
 
 
-# Only what an earlier run has made is replaced.
+# Only the output of an earlier run is replaced.
 marker = out / ".made-by-mpigrad"
 if out.exists() and any(out.iterdir()) and not marker.exists():
     sys.exit(f"make.py: {out} is there and was not made by this program")

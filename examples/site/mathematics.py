@@ -67,7 +67,7 @@ def head_of(source):
             block = []
     result = []
     for block in blocks:
-        # A paragraph, or lines that are indented; both may follow each other without an empty line.
+        # A paragraph, or indented lines; one may follow the other without an empty line.
         runs, current, state = [], [], None
         for line in block:
             now = line.startswith("  ")

@@ -37,7 +37,7 @@ def paragraphs(lines):
 
 def documented(source):
     out, block = [], []
-    # What Doxygen cannot place.
+    # Declarations that Doxygen cannot handle.
     source = re.sub(r"^template <>\nstruct fmt::formatter<.*?^};\n", "", source, flags=re.M | re.S)
     lines = source.splitlines()
     first = True

@@ -1,4 +1,4 @@
-// What a browser has no use for: ranks that share GPUs send each other pointers as 64-bit numbers.
+// Stubs for browsers: ranks that share GPUs would send each other pointers as 64-bit numbers.
 
 #include "comm/transport/device/in_process.h"
 #include "framework/base/error.h"

@@ -1,5 +1,5 @@
-// The adjoint calculator and the halo planner for browsers: options come as JSON, answers go as JSON. The ranks take turns on the
-// one thread that a page has.
+// The adjoint calculator and the halo planner for browsers, with options and answers as JSON. The ranks take turns on the only
+// thread of a page.
 
 #include <nlohmann/json.hpp>
 
@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int most_ranks_here = 16;
 
-// Lives until the next call.
+// The returned text is valid until the next call.
 const char* answer(const std::function<Json()>& f) {
   static std::string text;
   Json document;
@@ -28,7 +28,7 @@ const char* answer(const std::function<Json()>& f) {
   return text.c_str();
 }
 
-// What is not there, or empty, has not been given.
+// A missing or empty entry counts as not given.
 void take(const Json& from, const char* name, std::optional<std::string>& value) {
   if (from.contains(name) && !from[name].get<std::string>().empty()) value = from[name].get<std::string>();
 }
@@ -73,7 +73,7 @@ Json plan(const Json& asked) {
       {"result", halo::to_json(result, o.transposed)}, {"text", halo::to_text(result, o)}, {"picture", halo::to_svg(result, o)}};
 }
 
-// What each operation takes, for the form.
+// The options of each operation, for the form.
 Json operations() {
   Json list = Json::array();
   for (const auto& each : adjoint::operations())

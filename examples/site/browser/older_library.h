@@ -1,6 +1,6 @@
 #pragma once
-// For Emscripten 3.1.6, whose standard library lacks what g++ 12's has: included in front of every file of the build for
-// browsers, and in no other.
+// Replacements for parts of the C++ library that Emscripten 3.1.6 lacks (g++ 12 has them). Every file of the build for browsers
+// includes this file first; no other build does.
 
 #include <bit>
 #include <cctype>
@@ -24,7 +24,7 @@ constexpr To bit_cast(const From& from) noexcept {
 
 #if !defined(__cpp_lib_to_chars)
 namespace std {
-// By strtod, but for what from_chars takes none of: blanks and a plus in front, hexadecimal numbers.
+// Uses strtod, but rejects what from_chars does not accept: leading blanks and plus, hexadecimal numbers.
 inline from_chars_result from_chars(const char* first, const char* last, double& value) {
   const string text(first, last);
   const auto digits = text.find_first_not_of('-');

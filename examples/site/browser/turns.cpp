@@ -1,7 +1,7 @@
-// A rank runs until it needs what another one has
-// not given yet; then its turn ends, by an exception that unwinds it, and its next turn begins at its beginning. What it did
-// before is known: calls are counted, nothing is handed in twice, and what has arrived is given out again. Programs of ranks are
-// deterministic, so that each turn does what the last one did, and some calls more.
+// A rank runs until it needs something that another rank has not given yet; then an exception unwinds it and ends its turn. Its
+// next turn starts from the beginning of the body. Calls are counted, so that nothing is sent twice, and data that arrived in
+// earlier turns are returned again. The bodies of ranks are deterministic: each turn repeats the last one, and continues for some
+// more calls.
 
 #include "examples/site/browser/turns.h"
 
@@ -25,10 +25,10 @@ namespace {
 
 using namespace transport_checks;
 
-// Not an Error: whoever handles errors is not concerned.
+// Not an Error, so that handlers of errors do not catch it.
 struct TurnEnds {};
 
-// What a rank has handed in to a collective call, and what it gets.
+// A rank's contribution to a collective call, and its result.
 struct Contribution {
   Call call;
   std::vector<std::int64_t> counts, receive_counts;
@@ -43,7 +43,7 @@ struct Meeting {
   bool complete() const { return arrived == static_cast<int>(ranks.size()); }
 };
 
-// What ranks of one communicator have given each other so far; outlives turns.
+// The data that ranks of one communicator have given each other so far; it outlives turns.
 struct Room {
   Room(std::shared_ptr<World> world, std::vector<int> members_)
       : members(std::move(members_)), group(std::make_shared<Group>(std::move(world), members)), sent(members.size()),
@@ -57,15 +57,15 @@ struct Room {
   std::map<std::pair<std::vector<int>, std::uint64_t>, std::shared_ptr<Room>> children;
 };
 
-// One rank's turn, and who gets along.
+// The turns of all ranks, and their progress.
 struct Turns {
   std::shared_ptr<World> world;
-  std::uint64_t given = 0;           // how much all ranks have done
-  std::vector<std::string> waiting;  // for what, by world rank; empty: for nothing
-  // What each rank's questions whether something is done were answered with, and how many it has asked in this turn.
+  std::uint64_t given = 0;           // progress of all ranks together
+  std::vector<std::string> waiting;  // by world rank, what it waits for; empty: nothing
+  // By rank: the answers to its calls of test(), and the number of these calls in this turn.
   std::vector<std::vector<bool>> answers;
   std::vector<std::size_t> asked;
-  // A "no" is the answer of all later turns, too; this one ends, so that others can do what is asked for.
+  // The answer "no" is repeated in all later turns; this turn ends, so that other ranks can do what is asked for.
   bool ask(int world_rank, bool done, const std::string& what) {
     check(world_rank);
     auto& known = answers[index(world_rank)];
@@ -79,13 +79,13 @@ struct Turns {
     waiting[index(world_rank)] = std::move(why);
     throw TurnEnds();
   }
-  // A destructor that waits keeps what is thrown to itself: the turn is over all the same.
+  // A destructor that waits must not throw; the turn is over nevertheless.
   void check(int world_rank) const {
     if (!waiting[index(world_rank)].empty()) throw TurnEnds();
   }
 };
 
-// What a collective call gave this rank, or the end of its turn.
+// Copies the result of a collective call to this rank, or ends its turn.
 void take_out(Turns& turns, const Room& room, int rank, const Meeting& meeting, void* out) {
   const int me = room.members[index(rank)];
   turns.check(me);
@@ -130,7 +130,7 @@ class TurnsTransport final : public RankTransport {
   void meet(const Call& call) override { take_out(*turns_, *room_, rank(), hand_in(call, true, met_++), call.out); }
   void send(const Message& message, DType type) override {
     turns_->check(me());
-    if (sent_++ < room_->sent[index(rank())]) return;  // in an earlier turn
+    if (sent_++ < room_->sent[index(rank())]) return;  // already sent in an earlier turn
     room_->sent[index(rank())] = sent_;
     ++turns_->given;
     room_->group->deliver(message.peer, envelope(message, type));
@@ -145,7 +145,7 @@ class TurnsTransport final : public RankTransport {
     return std::make_shared<TurnsTransport>(turns_, child, place);
   }
 
-  // What arrived before would be given to another call.
+  // Data that arrived before would otherwise go to a different call.
   static void same_as_before(const std::string& now, const std::string& before) {
     require(now == before, "[run_in_turns] a rank does {} where it did {} before: its program must do the same in every turn",
             now, before);
@@ -166,7 +166,7 @@ class TurnsTransport final : public RankTransport {
         call, {call.counts.begin(), call.counts.end()}, {call.receive_counts.begin(), call.receive_counts.end()}, {}, {}});
     const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements * size_of(call.type)); };
     const auto moved = moved_elements(call, rank());
-    const bool holds = block_traits_of(call.kind).in_place;  // what the root sends lies in `out`
+    const bool holds = block_traits_of(call.kind).in_place;  // the root's data are in `out`
     mine->in.resize(holds ? 0 : bytes(moved.in));
     mine->out.resize(bytes(holds ? call.count : moved.out));
     if (!mine->in.empty()) std::memcpy(mine->in.data(), call.in, mine->in.size());
@@ -224,7 +224,7 @@ class TurnsTransport final : public RankTransport {
 
   std::shared_ptr<Turns> turns_;
   std::shared_ptr<Room> room_;
-  // Calls of this turn.
+  // Numbers of calls in this turn.
   std::uint64_t met_ = 0, started_ = 0, sent_ = 0;
   std::size_t posted_ = 0;
 };
@@ -240,7 +240,7 @@ void run_in_turns(int ranks, const std::function<void(std::shared_ptr<Transport>
   turns->world = std::make_shared<threads::World>(ranks);
   turns->waiting.resize(static_cast<std::size_t>(ranks));
   turns->answers.resize(static_cast<std::size_t>(ranks));
-  constexpr int most_questions = 1000;  // in vain, one after the other
+  constexpr int most_questions = 1000;  // unsuccessful ones in a row
   int in_vain = 0;
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
@@ -258,7 +258,8 @@ void run_in_turns(int ranks, const std::function<void(std::shared_ptr<Transport>
       try {
         body(std::make_shared<threads::TurnsTransport>(turns, room, r));
       } catch (...) {
-        // What fails behind the end of a turn that somebody kept to himself has buffers that nothing has arrived in.
+        // If a destructor swallowed the end of a turn, the rank ran on with buffers that hold no data; errors after that are
+        // ignored.
         if (turns->waiting[i].empty()) throw;
       }
       someone_asked = someone_asked || turns->answers[i].size() > questions;

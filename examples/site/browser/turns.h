@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that take turns on one thread, for places without threads (a browser).
+// A transport whose ranks take turns on one thread, for places without threads (a browser).
 
 #include <functional>
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace mpigrad {
 
-// Runs body(transport) on `ranks` ranks, for a few calls of small programs: ranks take turns on the calling thread. body is
-// called many times for each rank, each time from its beginning, until it has gone through; it must do the same each time (which
-// is compared), and what it leaves behind outside must bear repetition. Tensors in host memory only. An exception ends all and is
-// rethrown; so does that no rank can go on, an Error which says who waits for what.
+// Runs body(transport) on `ranks` ranks that take turns on the calling thread, for small programs with few calls. body is called
+// many times for each rank, each time from its beginning, until it has finished once. It must do the same each time (its calls
+// are compared), and its side effects must tolerate repetition. Tensors in host memory only. An exception ends all ranks and is
+// rethrown; a deadlock is an Error that says which rank waits for what.
 void run_in_turns(int ranks, const std::function<void(std::shared_ptr<Transport>)>& body);
 
 }  // namespace mpigrad

@@ -6,12 +6,13 @@
 //   build/examples/classify evaluate --weights run/weights.h5 --data others --out scores
 //   build/examples/classify predict --weights run/weights.h5 --data unknown --out predictions
 //
-// Data are what `contrastive` takes, with a class for each sample: the folders of a folder, label files of MNIST, ... HDF5
-// has groups `train` and `val`, each with `volume` [n, D, H, W, C] and integers `label` [n]; `pack` writes such a file. After
-// every epoch `train` shows loss, accuracy and area under the ROC curve of the validation samples.
+// Data are of the formats that `contrastive` reads, with a class for each sample: a folder with a folder for each class, MNIST's
+// images with their file of labels, ... HDF5 has groups `train` and `val`, each with `volume` [n, D, H, W, C] and integers
+// `label` [n]; `pack` writes such a file. After every epoch `train` shows loss, accuracy and area under the ROC curve of the
+// validation samples.
 //
-// Where `label` [n] or [n, T] holds floating-point numbers, or data.targets names a table (CSV), it is a regression: the loss is
-// the mean squared error of targets with mean 0 and deviation 1, and `train` and `evaluate` print MSE, RMSE, MAE and R2 of each
+// If `label` [n] or [n, T] holds floating-point numbers, or data.targets names a table (CSV), it is a regression: the loss is the
+// mean squared error of targets with mean 0 and deviation 1, and `train` and `evaluate` print MSE, RMSE, MAE and R2 of each
 // target.
 
 #include <nlohmann/json.hpp>
@@ -33,7 +34,7 @@ std::unique_ptr<nn::Module> make_network(const trainer::Problem& problem) {
   return std::make_unique<Network>(options);
 }
 
-// Of weights of version 0.1, whose note is called `classify`.
+// Reads the notes of weights of version 0.1, whose note is called `classify`.
 std::optional<trainer::Problem> earlier(const std::map<std::string, std::string>& notes) {
   const auto note = notes.find("classify");
   if (note == notes.end()) return std::nullopt;

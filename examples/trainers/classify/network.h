@@ -12,8 +12,8 @@ namespace mpigrad::classify {
 
 struct NetworkOptions {
   std::int64_t outputs = 2;   // classes, or numbers to predict
-  std::int64_t filters = 16;  // of the first convolution; each further one has twice as many
-  bool pool_first = true;     // average 2^3 voxels, of pictures 2^2 pixels, before anything else
+  std::int64_t filters = 16;  // in the first convolution; each further one has twice as many
+  bool pool_first = true;     // first average 2^3 voxels (2^2 pixels of pictures)
   double keep = 0.8;          // dropout before the last layer
   nn::BatchNormAttributes norm{};
 };

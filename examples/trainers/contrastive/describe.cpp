@@ -1,4 +1,4 @@
-// What a training step costs, without data or ranks: encoder, head and loss on the dry device.
+// The cost of a training step, computed without data or ranks: encoder, head and loss in a dry run.
 
 #include <functional>
 #include <nlohmann/json.hpp>

@@ -23,7 +23,7 @@ Tensor integers(const std::vector<std::int64_t>& values) {
   return result;
 }
 
-// Labels' names come from the user or from files. They must neither lead out of the folder nor to another result.
+// Names of labels come from the user or from files. They must not lead to a file outside the folder or to another result's file.
 std::string file_of(const std::string& label, const std::vector<std::string>& taken) {
   auto file = label + ".npy";
   if (label.empty() || label.front() == '.' || label.find('/') != std::string::npos || label.find('\0') != std::string::npos)

@@ -1,10 +1,10 @@
-// Learns representations without labels, and says how good they are.
+// Learns representations without labels, and measures how good they are.
 //
 //   mpiexec -n 2 build/examples/contrastive train --data mnist-images-idx3-ubyte.gz --loss nt-xent --out run
 //   build/examples/contrastive evaluate --weights run/weights.h5 --data mnist-images-idx3-ubyte.gz --test-fraction 0.125
 //
-// `train` shows the loss and how a monitor's nearest neighbours fare, `embed` writes embeddings as .npy, `evaluate` prints a
-// table and draws neighbours and a projection.
+// `train` shows the loss and the accuracy of nearest neighbours, `embed` writes embeddings as .npy, `evaluate` prints a table and
+// draws neighbours and a projection.
 
 #include "comm/launch.h"
 #include "examples/trainers/contrastive/contrastive.h"

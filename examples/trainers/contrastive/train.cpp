@@ -31,7 +31,7 @@ std::vector<std::string> output_files(const TrainOptions& o) {
 struct Record {
   Epoch epoch{.report = {.loss = std::nan("")}};
   FeatureQuality quality{};
-  std::int64_t bad_batches = 0;  // of all epochs
+  std::int64_t bad_batches = 0;  // in all epochs
 
   // Values of metrics.csv.
   static std::vector<std::string> names() {
@@ -151,7 +151,7 @@ int train(const Communicator& world, TrainOptions o) {
   Objective objective(o, config, *net, norm, loader->layout(0), label);
   const auto contents = trainer::read_data(world, *source, samples.train, {.dtype = trainer::dtype_of(o), .finite = !o.skip_bad});
   const auto geometry = trainer::geometry_of(world, *source, samples.train);
-  // Without the folder: data may move between runs.
+  // Without the folder, because data may move between runs.
   std::vector<std::string> names;
   for (const auto sample : samples.train)
     names.push_back(fmt::format("{} {}", sample, std::filesystem::path(source->name_of_sample(sample)).filename().string()));
@@ -218,7 +218,7 @@ int train(const Communicator& world, TrainOptions o) {
            [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& text) {
              const auto& rows = result.epochs;
              if (!rows.empty()) draw(out / picture_file, rows);
-             // All epochs may have been over when this run began.
+             // The run that was resumed may have finished all epochs already.
              if (std::isnan(last.epoch.report.loss) && !rows.empty() && rows.back().report.epoch + 1 == result.epochs_behind)
                last.epoch.report.loss = rows.back().report.loss, last.epoch.retrieval = rows.back().values[1];
              const auto document = summary(o, std::move(run), last, samples.train.size(), loader->text(), out.folder());

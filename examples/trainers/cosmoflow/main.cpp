@@ -6,10 +6,10 @@
 //   build/examples/cosmoflow predict --weights run/weights.h5 --data unknown --out predictions
 //   build/examples/cosmoflow train --describe --size 512 --grid sample=2,depth=8
 //
-// Universes are HDF5 files of CosmoFlow's layout, MLPerf's TFRecord files, or what `pack` makes of them. `train` shows the loss,
-// and at the end each parameter's error on the test set, compared with the errors of predicting the mean and of a ridge
-// regression on power spectra (examples/tools/universe/spectrum_regression.h), as `evaluate` does for other universes; `predict`
-// needs none that are known.
+// Universes are HDF5 files of CosmoFlow's layout, MLPerf's TFRecord files, or files that `pack` has written from either. `train`
+// shows the loss, and at the end each parameter's error on the test set, compared with predicting the mean and with a ridge
+// regression on power spectra (examples/tools/universe/spectrum_regression.h); `evaluate` does the same for other universes;
+// `predict` needs no known parameters.
 
 #include "examples/tools/universe/spectrum_regression.h"
 #include "models/evaluate/last_layer.h"
@@ -62,7 +62,7 @@ void prepare(nn::Module& net, const data::Loader& samples, const trainer::Proble
     fit_last_layer(dynamic_cast<CosmoFlow&>(net), samples);
 }
 
-// Of weights of version 0.1, which have a note for each setting.
+// Reads the notes of weights of version 0.1, which have a note for each setting.
 std::optional<trainer::Problem> earlier(const std::map<std::string, std::string>& notes) {
   if (!notes.contains("variant") || !notes.contains("batch norm")) return std::nullopt;
   const auto number = [&](const char* name) {
@@ -102,7 +102,7 @@ const trainer::Program program{
     .complete = complete,
     .kept = {.name = "test", .fraction = 0.15, .by_seed = true},
     .any_extents = true,
-    .transform = data::Transform::log1p,  // also of counts in a format that does not say so
+    .transform = data::Transform::log1p,  // also for counts in a format that does not mark them as counts
     .check = check,
     .prepare = prepare,
     .reference = universe::spectrum_reference(),

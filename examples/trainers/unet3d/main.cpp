@@ -24,7 +24,7 @@ using Kind = nn::NormAttributes::Kind;
 
 UNet3dVariant variant_of(const std::string& name) { return name == "lbann" ? UNet3dVariant::lbann : UNet3dVariant::mlperf; }
 
-// Where no norm and no filters are given, those of the variant, which the weights remember.
+// Sets norm and filters, if not given, to those of the variant; the weights remember them.
 void complete(Values& values) {
   const auto& variant = std::get<std::string>(values.at("variant"));
   auto& norm = std::get<std::string>(values.at("norm"));

@@ -95,9 +95,9 @@ struct Findings {
   bool is_of_training = false;         // true for the command `train`
 
   // score() fills these in for numbers:
-  std::vector<RegressionScore> scores{};       // R2 is against the samples' own means
+  std::vector<RegressionScore> scores{};        // R2 is against the samples' own means
   std::vector<RegressionScore> against_mean{};  // compared with predicting `means`, if they are known
-  std::vector<double> reference_mse{};         // empty: no Reference
+  std::vector<double> reference_mse{};          // empty: no Reference
 
   bool physical() const { return means && !means->scale.empty(); }
   std::string mean_of() const;  // whose means are used
