@@ -1,5 +1,5 @@
 #pragma once
-// What saving and loading a network's state costs, in several ways.
+// Measures the costs of saving and loading a network's state, in several ways.
 
 #include <cstdint>
 #include <filesystem>
@@ -18,24 +18,24 @@ struct Options {
   std::filesystem::path folder{};
 };
 
-// Medians of the rounds; of the rank that takes longest. NaN: there is no such thing.
+// Medians over the rounds, of the slowest rank. NaN: not applicable.
 struct Row {
   std::string network, way;
   int ranks = 1;
-  bool oversubscribed = false;  // more ranks than cores: what they do at the same time they do one after the other
-  bool simulated = false;       // nothing of it has run
-  double bytes = 0;             // on the disk, of all files together
-  double save = 0;              // seconds until all is on the disk
-  double still = 0;             // of these, in which training stands still
+  bool oversubscribed = false;  // more ranks than cores: concurrent work is serialised
+  bool simulated = false;       // computed, not run
+  double bytes = 0;             // on the disk, in all files together
+  double save = 0;              // seconds until everything is on the disk
+  double still = 0;             // seconds of these in which training stops
   double load = 0;              // seconds
 };
 
-// Ways that are met in more than one place.
+// Names of ways that several sources use.
 inline constexpr const char *rank_0_writes = "rank 0 writes", *training_goes_on = "rank 0 writes, training goes on",
                             *local_copies = "local copy and a partner's", *file_per_rank = "weights: a file per rank",
                             *every_rank_its_part = "one file, every rank its part", *restart = "restart: build, load, one step";
 
-// All ways on the ranks of this communicator, on rank 0. Collective.
+// Measures all ways on the ranks of this communicator; the rows are on rank 0. Collective.
 std::vector<Row> measure(const Communicator& world, const Options& options, int cores);
 
 }  // namespace mpigrad::study

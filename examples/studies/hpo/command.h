@@ -1,5 +1,5 @@
 #pragma once
-// The command line of a trial: where its ranks go, what the program is given.
+// The command line of a trial: placement of its ranks, arguments of the program.
 
 #include <filesystem>
 #include <string>
@@ -11,21 +11,21 @@ namespace mpigrad::hpo {
 
 struct PlaceOptions {
   std::vector<std::string> hosts{};
-  int cores = 0;               // of a host; 0: of this one, or of the allocation
-  int ranks = 1, threads = 1;  // of a trial, of a rank
-  int slots = 0;               // 0: as many as there is room for
+  int cores = 0;               // of a host; 0: those of this host, or of the allocation
+  int ranks = 1, threads = 1;  // ranks of a trial, threads of a rank
+  int slots = 0;               // 0: as many as fit
   std::string launcher{};
 };
 
 // Slots for trials on the hosts of an allocation.
 class Places {
  public:
-  // UsageError: more than there is room for.
+  // UsageError: more slots than fit.
   explicit Places(const PlaceOptions& options);
   int slots() const { return slots_; }
   int ranks() const { return ranks_; }
   int threads() const { return threads_; }
-  // Words ahead of the program; none where a rank needs no launcher.
+  // Words before the program; none if a rank needs no launcher.
   std::vector<std::string> launcher(int slot) const;
 
  private:
@@ -34,14 +34,14 @@ class Places {
   int slots_, ranks_, threads_, ranks_per_host_ = 1, hosts_per_trial_ = 1;
 };
 
-// The program with a setting; `resource` is given where the space has one.
+// The program with a setting's arguments; `resource` is an argument if the space has one.
 std::vector<std::string> command_of(const Space& space, const Setting& setting, int resource, const std::filesystem::path& out);
-// As a shell takes it.
+// Quoted for a shell.
 std::string shell_text(const std::vector<std::string>& words);
 // "optimizer=adam batch=32"
 std::string text_of(const Space& space, const Setting& setting);
 
-// UsageError: there is no such program, or its --help does not know an option that it will get.
+// UsageError: there is no such program, or its --help does not list an option that it will get.
 void check_program(const Space& space);
 
 }  // namespace mpigrad::hpo

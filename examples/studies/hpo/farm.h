@@ -1,5 +1,5 @@
 #pragma once
-// Jobs on slots: one that becomes free takes the next.
+// Runs jobs on slots: a slot that becomes free takes the next job.
 
 #include <csignal>
 #include <filesystem>
@@ -13,14 +13,14 @@ namespace mpigrad::hpo {
 struct Work {
   int id = 0;
   std::vector<std::string> command{};
-  std::filesystem::path output{};   // what it prints goes there
-  std::filesystem::path metrics{};  // what grows while it gets on, beside the output
+  std::filesystem::path output{};   // file for its output
+  std::filesystem::path metrics{};  // file that grows while it makes progress, like the output
 };
 
 struct Ended {
   int id = 0;
-  int code = 0;           // of the process; 128 and more: the signal that ended it
-  std::string problem{};  // that the farm had with it: it could not be started, took too long, did not get on
+  int code = 0;           // of the process; 128 + n: signal n ended it
+  std::string problem{};  // why the farm ended it: not started, too long, no progress
   bool hung = false;
   double seconds = 0;
 };
@@ -28,14 +28,14 @@ struct Ended {
 struct FarmOptions {
   int slots = 1;
   double limit = 0;        // seconds for a job; 0: none
-  double stall = 0;        // seconds without a further byte; 0: none
-  double grace = 20;       // seconds in which jobs that are asked to end do so
-  int farewell = SIGTERM;  // the signal that asks them
+  double stall = 0;        // seconds without a new byte; 0: none
+  double grace = 20;       // seconds that jobs have to end after the signal
+  int farewell = SIGTERM;  // the signal that asks jobs to end
 };
 
-// Asks `next` for work on a free slot (from 0), until it has none and no job is left; tells `ended` of each. `asked` is a signal
-// that came for this process since it was last called, or 0: jobs are asked to end, and false comes back; how they end is not
-// told. A further signal kills them.
+// Calls `next` for work when a slot (numbered from 0) is free, until it returns none and no job is left; calls `ended` for each
+// job. `asked` returns a signal that this process got since its last call, or 0. On a signal jobs are asked to end, `ended` is
+// not called for them, and run_farm() returns false. A further signal kills them.
 bool run_farm(const FarmOptions& options, const std::function<std::optional<Work>(int slot)>& next,
               const std::function<void(const Ended& ended)>& ended, const std::function<int()>& asked);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What came of trials, in a file that has every ended one, whenever the search ends and however.
+// The results of trials, in a file that has every ended trial, whenever and however the search ends.
 
 #include <filesystem>
 #include <optional>
@@ -10,32 +10,32 @@
 
 namespace mpigrad::hpo {
 
-// How a trial ended: `done` with a value; or without one, for a reason.
+// How a trial ended: `done` with a value, or without one for a reason.
 inline constexpr const char *done = "done", *crashed = "crashed", *diverged = "diverged", *hung = "hung";
 
 struct Result {
   Task task{};
   std::string status{}, reason{};
-  std::optional<double> value{};  // of the metric
-  double seconds = 0;             // that it took
-  double at = 0;                  // seconds of searching when it ended, earlier starts of the search included
+  std::optional<double> value{};  // of the metric; none: failed
+  double seconds = 0;             // duration
+  double at = 0;                  // seconds of searching until its end, with earlier starts of the search
 };
 
 // A CSV file: trial, bracket, rung, resource, the parameters, status, value, seconds, at, reason.
 class Results {
  public:
-  // Makes the file, or reads what is there. A last line without its end, of a process that was killed, is taken out. Error: it
-  // is of other parameters, cannot be read or written.
+  // Makes the file, or reads an existing one. An incomplete last line, left by a process that was killed, is removed. Error: the
+  // file has other parameters, or cannot be read or written.
   Results(const std::filesystem::path& path, const std::vector<std::string>& parameters);
   ~Results();
   Results(const Results&) = delete;
   Results& operator=(const Results&) = delete;
 
-  // The newest of each trial and rung, in the order in which they came.
+  // The newest result of each trial and rung, in order of arrival.
   const std::vector<Result>& all() const { return all_; }
-  // On the disk when it returns.
+  // The result is on the disk when it returns.
   void append(const Result& result, const Setting& setting);
-  // For this process the failed ones have not been.
+  // Forgets failed trials, in this process only.
   void forget_failed();
 
  private:
@@ -47,14 +47,14 @@ class Results {
   std::vector<Result> all_{};
 };
 
-// A line of CSV in cells, with quotes where needed.
+// Splits a line of CSV into cells, some of them quoted.
 std::vector<std::string> cells_of(const std::string& line);
 std::string line_of(const std::vector<std::string>& cells);
 
-// The value of a trial: of the last row, or the best that is finite. Error: no such file, column or row, a value that is no
+// The value of a trial: that of the last row, or the best finite one. Error: no such file, column or row; a value that is not a
 // number.
 double read_metric(const std::filesystem::path& table, const Space& space);
-// Whether what a trial printed last is about numbers that are not finite.
+// True if the last line printed by a trial is about numbers that are not finite.
 bool tells_of_divergence(const std::string& line);
 
 }  // namespace mpigrad::hpo

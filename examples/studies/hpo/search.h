@@ -1,5 +1,5 @@
 #pragma once
-// A search: its trials on the slots, one after the other, with a folder from which it goes on.
+// A search: runs its trials on the slots, and keeps a folder from which it can be resumed.
 
 #include <cstdint>
 #include <filesystem>
@@ -18,13 +18,13 @@ namespace mpigrad::hpo {
 
 struct StrategyOptions {
   std::string name = "grid";
-  int trials = 0;  // of random and halving; of a grid the first ones; 0: not said
+  int trials = 0;  // for random and halving; the first ones of a grid; 0: not given
   std::uint64_t seed = 1;
-  int eta = 3, most = 0;  // 0: the space's
+  int eta = 3, most = 0;  // most: 0: the space's
 };
-// UsageError: options that do not go with the strategy or the space.
+// UsageError: options that do not fit the strategy or the space.
 Plan make_plan(const Space& space, const StrategyOptions& options);
-// What --dry-run prints: brackets of a strategy that has them, else every trial.
+// The output of --dry-run: brackets if the strategy has them, else every trial.
 std::string to_string(const Space& space, const Plan& plan);
 
 struct SearchOptions {
@@ -36,9 +36,9 @@ struct SearchOptions {
 
 class Search {
  public:
-  // Looks at the folder, makes it and locks it. UsageError: it has something else in it, another search is at work there.
+  // Checks the folder, makes it and locks it. UsageError: it has other contents, or another search works there.
   Search(const Space& space, const Plan& plan, const Places& places, const SearchOptions& options);
-  // Whether all trials have ended; else a signal came (farm.h).
+  // True if all trials have ended, false after a signal (farm.h).
   bool run(const std::function<int()>& asked);
 
   const Space& space() const { return space_; }
@@ -48,11 +48,11 @@ class Search {
   const std::vector<Result>& results() const { return results_->all(); }
   const Setting& setting(int trial) const { return plan_.settings[static_cast<std::size_t>(trial - 1)]; }
   int finished_before() const { return finished_before_; }
-  // Of searching, earlier starts included.
+  // Seconds of searching, with earlier starts.
   double seconds() const;
-  // Of a trial's last rung the end, the best of the most of the resource first; failed ones last.
+  // The last result of each trial: those with the most resource first, the best first among them; failed ones last.
   std::vector<Result> ranked() const;
-  // Trains with a trial's setting in a folder of its own.
+  // The command that trains with a trial's setting in a separate folder.
   std::string command_to_repeat(const Result& result) const;
 
  private:
@@ -70,7 +70,7 @@ class Search {
   std::unique_ptr<Results> results_;
   Schedule schedule_;
   std::vector<Task> under_way_{};  // by id
-  std::vector<int> again_{};       // trials that failed and begin anew
+  std::vector<int> again_{};       // failed trials that start again
   int finished_before_ = 0;
   double before_ = 0;  // seconds of earlier starts
 };

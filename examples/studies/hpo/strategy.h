@@ -1,5 +1,5 @@
 #pragma once
-// Which settings are tried, for how long, and which of them go on.
+// Strategies: which settings are tried, how long, and which of them continue.
 
 #include <cstdint>
 #include <map>
@@ -12,35 +12,35 @@
 
 namespace mpigrad::hpo {
 
-using Setting = std::vector<std::string>;  // a value of each parameter, in their order
+using Setting = std::vector<std::string>;  // a value for each parameter, in order
 
-// All values of lists and points of ranges with each other; the last parameter changes the fastest. UsageError: a range without
-// points, more than a million.
+// All combinations of the values of lists and the points of ranges; the last parameter changes fastest. UsageError: a range
+// without points, more than a million combinations.
 std::vector<Setting> grid(const Space& space);
-// So many, each once. The first ones do not depend on how many. UsageError: there are fewer.
+// `trials` distinct random settings. The first ones do not depend on `trials`. UsageError: there are fewer.
 std::vector<Setting> draws(const Space& space, std::uint64_t seed, int trials);
 
-// So many trials with so much of the resource each; 0: all that the program takes.
+// A number of trials, each with this much of the resource; 0: all that the program takes.
 struct Rung {
   int trials = 0, resource = 0;
 };
-// Successive halving: of a rung's trials the best go on to the next one.
+// Successive halving: the best trials of a rung continue in the next one.
 struct Bracket {
   std::vector<Rung> rungs{};
 };
-// L. Li et al., Hyperband, JMLR 18 (2018) 185, algorithm 1: brackets from the one that begins with the most trials to the one
+// L. Li et al., Hyperband, JMLR 18 (2018) 185, algorithm 1: brackets from the one that starts with the most trials to the one
 // that only draws at random. `most` is R of the paper, in whole units of the resource; `eta` is 2 or more.
 std::vector<Bracket> hyperband(int most, int eta);
-// One bracket of so many trials, whose last rung has `most`.
+// One bracket with this many trials in the first rung; the last rung has the resource `most`.
 Bracket halving(int trials, int most, int eta);
-// As many trials as leave one for the last rung, where the first has the least possible.
+// The number of trials for which one is left in the last rung, if the first rung has the least possible resource.
 int trials_of_halving(int most, int eta);
 
-// Places of the best values, the best first, no more than `count`; none where a trial failed, which is never among them. Of equal
-// ones the first.
+// Indices of the best values, the best first, at most `count`; failed trials (no value) are never among them. Of equal values the
+// first comes first.
 std::vector<std::size_t> best_of(const std::vector<std::optional<double>>& values, bool minimize, std::size_t count);
 
-// Trials are numbered from 1; those of a bracket follow those of the one before.
+// Trials are numbered from 1; a bracket's trials follow those of the previous bracket.
 struct Plan {
   std::vector<Setting> settings{};
   std::vector<Bracket> brackets{};
@@ -49,22 +49,22 @@ struct Task {
   int trial = 0, bracket = 0, rung = 0, resource = 0;  // brackets and rungs from 0
 };
 
-// What may start when. A rung of a bracket waits for the one before; brackets do not wait for each other.
+// Decides what may start when. A rung waits for the previous one of its bracket; brackets do not wait for each other.
 class Schedule {
  public:
   Schedule(const Plan& plan, bool minimize);
-  // The end of a trial in a rung, in any order; no value: it failed.
+  // Records the end of a trial in a rung, in any order; no value: it failed.
   void record(int trial, int rung, std::optional<double> value);
-  // One that has neither ended nor been given out; none: there is none, for now.
+  // A task that has neither ended nor been given out; none: there is none at the moment.
   std::optional<Task> next();
-  // It was given out and is not under way any more.
+  // The task was given out and is no longer under way.
   void give_back(const Task& task) { given_.erase({task.trial, task.rung}); }
 
  private:
   struct State {
     Bracket bracket{};
     std::size_t rung = 0;
-    std::vector<int> trials{};  // of that rung
+    std::vector<int> trials{};  // trials in that rung
   };
   void advance(State& state) const;
 

@@ -1,5 +1,5 @@
 #pragma once
-// The commands of `plan` that lay networks out op by op, on a machine from a file, and the one that measures such a file.
+// The commands of `plan` that lay networks out op by op on a machine from a file, and the command that measures such a file.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@ class App;
 
 namespace mpigrad::plan {
 
-// plan best: the fastest ways of training on so many ranks.
+// plan best: the fastest ways to train on a number of ranks.
 struct BestOptions {
   std::string network, machine, precision, plot;
   std::int64_t size = 0, ranks = 1, batch = 0, best = 5, checkpoint_steps = 0, candidates = 16, node_ranks = 0;
@@ -23,7 +23,7 @@ struct BestOptions {
 void add_best(CLI::App& app, BestOptions& options);
 int best(const BestOptions& options);
 
-// plan calibrate: measures the ranks that it runs on. Collective.
+// plan calibrate: measures the ranks on which it runs. Collective.
 struct CalibrateOptions {
   std::vector<std::string> networks{};
   std::string out, add, name;

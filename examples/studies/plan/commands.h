@@ -1,6 +1,6 @@
 #pragma once
-// The commands of the program `plan` that only calculate: each adds itself to the program as a subcommand of its name, and runs
-// on what was read. Both throw tool::UsageError for what makes no sense.
+// The commands of the program `plan` that only calculate. Each adds itself to the program as a subcommand and runs on the options
+// read. Both throw tool::UsageError for invalid input.
 
 #include <cstdint>
 #include <optional>
@@ -18,10 +18,10 @@ struct CostOptions {
   std::string groups;                            // "P1xP2"
   std::optional<double> weight_bytes{};
   std::int64_t ranks = 1, samples = 1, batch = 1;
-  std::int64_t segments = 0;        // of a pipeline; 0: as many as ranks, but no more than samples in a batch
-  std::int64_t size = 0;            // of a network by name; 0: its own
+  std::int64_t segments = 0;        // of a pipeline; 0: as many as ranks, at most the samples in a batch
+  std::int64_t size = 0;            // of a network by name; 0: the network's own
   double alpha = 0, bandwidth = 1;  // seconds; bytes per second
-  // Of data+spatial: inside a group, and there of halos and gathers; the layers that are split, 0: as many as can be.
+  // For data+spatial: links inside a group, and there for halos and gathers; the number of split layers, 0: as many as possible.
   std::optional<double> group_alpha{}, group_bandwidth{}, halo_alpha{}, halo_bandwidth{};
   std::int64_t spatial_layers = 0;
   bool json = false;
@@ -32,10 +32,10 @@ int cost(const CostOptions& options);
 // plan integrated: grids of model, batch and domain parallelism by the equations of
 // examples/studies/plan/planner/formulas/integrated.h.
 struct IntegratedOptions {
-  std::string network, convolutions = "batch";  // or same, domain
+  std::string network, convolutions = "batch";  // batch, same or domain
   std::int64_t ranks = 1, samples = 1, batch = 1;
-  std::int64_t factor = 3;          // or 2
-  std::int64_t size = 0;            // of a network by name; 0: its own
+  std::int64_t factor = 3;          // 3 or 2
+  std::int64_t size = 0;            // of a network by name; 0: the network's own
   double alpha = 0, bandwidth = 1;  // seconds; bytes per second
   bool json = false;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Layers, and how long they take, from TOML files, for networks that are written elsewhere.
+// Layers and their times, read from TOML files, for networks that are not written with this library.
 //
 // clang-format off
 //   [[layer]]
@@ -12,9 +12,9 @@
 //   forward_flops = 2.1e8      # of one sample; may be left out: see below
 // clang-format on
 //
-// Floating-point operations that are not given are 2 * places * weights of a convolution or product, where weights are no more
-// than kernel * channels in * channels out (less in groups; biases are no products) and places those of the output, of a
-// transposed convolution those of the input; of other kinds 0. A backward pass has twice those of a forward pass.
+// Floating-point operations that are not given are 2 * places * weights for a convolution or product, where weights are at most
+// kernel * channels in * channels out (fewer with groups; biases are not counted) and places are those of the output, for a
+// transposed convolution those of the input; 0 for other kinds. A backward pass has twice those of a forward pass.
 //
 //   [[layer]]               # of a file of times: one for each layer
 //   name = "conv1"
@@ -30,10 +30,10 @@
 
 namespace mpigrad::plan {
 
-// UsageError, with file and line: no file or no TOML, keys that are unknown, missing or of another type, numbers that cannot be,
-// two layers of one name, none at all.
+// UsageError, with file and line: no file or not TOML, keys that are unknown, missing or of another type, impossible numbers, two
+// layers of one name, no layers.
 std::vector<planner::Layer> read_layer_file(const std::filesystem::path& path);
-// In the order of `layers`. UsageError so, and for names that are not the layers'.
+// In the order of `layers`. UsageError: as above, and names that are not the layers'.
 std::vector<planner::LayerTime> read_times(const std::filesystem::path& path, const std::vector<planner::Layer>& layers);
 
 }  // namespace mpigrad::plan

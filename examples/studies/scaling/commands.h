@@ -35,10 +35,10 @@ struct SpeedOptions {
 void add_speed(CLI::App& app, SpeedOptions& options);
 int speed(const SpeedOptions& options);
 
-// report.html of all results in a folder; learn and speed call it, too. Error: there are none.
+// Writes report.html about all results in a folder; learn and speed also call it. Error: there are no results.
 void write_report(const std::string& folder);
 
-// Files of results in a folder, which write_report() reads: "learn-lattice-gradients.json" and its picture beside it.
+// Files of results in a folder, which write_report() reads: "learn-lattice-gradients.json", with its picture.
 inline constexpr const char *learn_prefix = "learn-", *speed_prefix = "speed-", *report_file = "report.html";
 
 }  // namespace mpigrad::scaling

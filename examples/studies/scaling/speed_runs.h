@@ -7,8 +7,8 @@
 
 namespace mpigrad::scaling {
 
-// Runs the study's grids and notes what they were measured at, or why not. `launcher` are words with {ranks} and {threads}.
-// Returns the signal that has ended it, else 0. UsageError: a launcher that cannot be.
+// Runs the study's grids and records their rates, or why there are none. `launcher`: words with {ranks} and {threads}. Returns
+// the signal that has ended it, else 0. UsageError: an invalid launcher.
 int measure(SpeedStudy& study, const SpeedOptions& options, const std::string& launcher);
 
 }  // namespace mpigrad::scaling

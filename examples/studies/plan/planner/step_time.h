@@ -1,6 +1,6 @@
 #pragma once
-// How long a training step takes on a machine: its ops one after the other, what ranks say to each other between them, and what
-// of that travels while they compute (the form of the model of Dryden et al. 2019 and Oyama et al. 2020, at the grain of ops).
+// The duration of a training step on a machine: its ops one after the other, the communication between them, and the part of it
+// that overlaps with computation (the form of the model of Dryden et al. 2019 and Oyama et al. 2020, at the grain of ops).
 
 #include <array>
 #include <optional>
@@ -13,32 +13,32 @@
 namespace mpigrad::planner {
 
 struct StepTimeOptions {
-  int node_ranks = 0;  // ranks of a node that work; 0: as many as the machine's innermost level joins
+  int node_ranks = 0;  // ranks of a node that work; 0: as many as the innermost level connects
   bool tf32 = false;
-  // Of the network. A message between neighbours along it takes as long as between those of them that are farthest apart on the
-  // machine, because the others wait for these in their next step. None: as long as this rank's own.
+  // The network's grid. A message between neighbours along an axis then takes as long as between those neighbours that are
+  // farthest apart on the machine, because the others wait for these in their next step. None: this rank's own messages count.
   std::optional<GridExtents> grid{};
-  // Those of the machine, for these options, where they are there already.
+  // The machine's OpTimes for these options, if they exist already.
   const OpTimes* ops = nullptr;
 };
-// How many ranks of a node work at once, of so many.
+// The number of ranks of a node that work at once, of so many.
 int working_node_ranks(const Machine& machine, int ranks, int asked);
 
-// Of one layer, without what is reduced beside it: forward and backward, standing still for messages.
+// Times of a layer without its overlapped reductions: forward and backward work, and waiting for messages.
 struct LayerStepTime {
   double forward = 0, backward = 0, communication = 0;
 };
 
 // Seconds of a rank. The first six add up to `total`.
 struct StepTime {
-  double forward = 0, backward = 0, update = 0;  // at work
-  // Standing still: for halos, for inputs from other grids, for reductions and collectives.
+  double forward = 0, backward = 0, update = 0;  // working
+  // Waiting: for halos, for inputs from other grids, for reductions and collectives.
   double halos = 0, redistribution = 0, collectives = 0;
   double total = 0;
-  double hidden = 0;             // communication that took place beside work
-  double gradients = 0;          // reductions of gradients, of `collectives` and of `hidden`
-  double exposed_gradients = 0;  // those of `collectives`
-  // How much of the work is of ops measured on these very types, from 0 to 1.
+  double hidden = 0;             // communication that overlapped with work
+  double gradients = 0;          // reductions of gradients, in `collectives` and `hidden`
+  double exposed_gradients = 0;  // those in `collectives`
+  // The fraction of the work in ops that were measured with exactly these types, from 0 to 1.
   double measured_share = 0;
   std::vector<LayerStepTime> layers{};
 };
@@ -52,12 +52,12 @@ GridPlace place_of(int rank, const GridExtents& grid);
 // One collective of a rank, as the dry transport logs it, by itself.
 double collective_seconds(const DryRecord& call, const Machine& machine, int node_ranks);
 
-// The copies of an event that communicates: of messages that are sent, and when they have come. Collectives take tensors as they
-// are, and permuting one before is an op of its own.
+// The packing of an event that communicates: copies of messages that are sent and of those that have arrived. Collectives take
+// tensors as they are; a permutation before one is a separate op.
 StepEvent packing_of(const StepEvent& event);
 
-// The machine's level that a message between rank `a` and rank `b` of a grid crosses, or one between two other ranks that lie to
-// each other as these do, whichever is the outermost.
+// The machine's level that a message from rank `a` to rank `b` of a grid crosses, or a message between two other ranks at the
+// same offset, whichever is outermost.
 int farthest_level(const Machine& machine, const GridExtents& grid, int a, int b);
 
 StepTime time_step(const StepTrace& step, int rank, const Machine& machine, const StepTimeOptions& options = {});

@@ -1,6 +1,6 @@
 #pragma once
-// Images of crystals as an electron microscope shows them: atoms of a lattice, one of which may be missing or too many, and
-// dislocations. Made, not recorded.
+// Images of crystals as in an electron microscope: atoms of a lattice, one of which may be missing or added, and dislocations.
+// Simulated, not recorded.
 
 #include <array>
 #include <cstdint>
@@ -16,8 +16,8 @@ inline constexpr std::int64_t lattice_side = 24;  // pixels
 enum class Defect : std::uint8_t {
   none,
   vacancy,       // an atom is missing
-  interstitial,  // there is one between the others
-  dislocation,   // a half row of atoms too many ends in the image
+  interstitial,  // an atom between the others
+  dislocation,   // an additional half row of atoms ends in the image
 };
 inline constexpr std::array<const char*, 4> defect_names{"none", "vacancy", "interstitial", "dislocation"};
 
@@ -29,8 +29,8 @@ struct Crystal {
   Defect defect = Defect::none;
   std::vector<Atom> atoms{};
 };
-// A square or triangular lattice with a random shift, spacing and rotation, and a random defect in its middle part. A function of
-// `random` alone.
+// A square or triangular lattice with a random shift, spacing and rotation, and a random defect in its middle part. Depends only
+// on `random`.
 Crystal make_crystal(const Philox& random);
 
 struct Exposure {
@@ -39,7 +39,7 @@ struct Exposure {
   int turn = 0;          // quarters, counter-clockwise
   bool mirrored = false;
 };
-// To [lattice_side, lattice_side], of about mean 0 and variance 0.6.
+// Writes [lattice_side, lattice_side] pixels, of about mean 0 and variance 0.6.
 void expose(const Crystal& crystal, const Exposure& exposure, const Philox& random, std::span<float> pixels);
 
 }  // namespace mpigrad::scaling

@@ -1,5 +1,5 @@
 #pragma once
-// Samples that a function makes, kept in memory: steps of small networks are too short to make them meanwhile.
+// Samples computed by a function and kept in memory: steps of small networks are too short to compute them in the meantime.
 
 #include <cstdint>
 #include <functional>
@@ -20,18 +20,18 @@ struct SampleSet {
   using Make = std::function<void(std::int64_t sample, std::span<float> values)>;
 };
 
-// With one class each, which `make` returns.
+// Samples with one class each, which `make` returns.
 data::SourcePtr classed(const SampleSet& set,
                         const std::function<std::int64_t(std::int64_t sample, std::span<float> values)>& make);
-// Whose targets are the samples themselves, in one row [D * H * W * C].
+// Samples that are their own targets, in one row [D * H * W * C].
 data::SourcePtr own_targets(const SampleSet& set, const SampleSet::Make& make);
 
-// Numbers of samples, of training and test: those asked for, else the task's. Error: a negative number, or a folder, which tasks
-// whose data are made have no use for.
+// Numbers of training and test samples: those asked for, else the task's. Error: a negative number, or a folder, which tasks with
+// computed data do not use.
 std::pair<std::int64_t, std::int64_t> sample_numbers(const std::string& task, const TaskOptions& options, std::int64_t training,
                                                      std::int64_t test);
 
-// Samples of a batch, added up, whose largest score is not that of their class.
+// The number of samples of a batch whose largest score is not that of their class.
 double misclassified(const Tensor& scores, const Tensor& classes);
 
 }  // namespace mpigrad::scaling

@@ -1,5 +1,5 @@
 #pragma once
-// What is learned in a study of learning speed-up: data, a small network, a loss, and the error that is to fall.
+// A task in a study of learning speed-up: data, a small network, a loss, and the error that must fall.
 
 #include <cstdint>
 #include <functional>
@@ -15,40 +15,40 @@
 namespace mpigrad::scaling {
 
 struct TaskOptions {
-  std::uint64_t seed = 1;     // of the data; weights and orders have seeds of their own
-  std::int64_t training = 0;  // samples; 0: the task's own number
+  std::uint64_t seed = 1;     // of the data; weights and orders have other seeds
+  std::int64_t training = 0;  // samples; 0: the task's default
   std::int64_t test = 0;
   std::string folder{};  // of images
 };
 
 struct Task {
   std::string name{};
-  std::string error_name{};  // of what `error` sums, such as "misclassified"
+  std::string error_name{};  // name of what `error` sums, such as "misclassified"
   data::SourcePtr training{}, test{};
-  // A fresh network, not built. Norms are over a worker's own samples, also where steps are simulated on a grid of ranks.
+  // A new network, not built. Norms are over a worker's own samples, even if steps are simulated on a grid of ranks.
   std::function<std::unique_ptr<nn::Module>()> make{};
   LossFunction loss{};  // mean over the samples of a batch, of one worker
-  // Of the samples of a batch, added up: ranks share the test set. What is reported is its mean over the samples; it is to fall.
+  // The sum over the samples of a batch; ranks share the test set. The mean over the samples is reported; it must fall.
   std::function<double(const Tensor& prediction, const Tensor& target)> error{};
-  // Whether the loss of a batch is the mean of losses of its samples. If not, a gradient noise scale is not defined.
+  // True if the loss of a batch is the mean of losses of its samples. Otherwise a gradient noise scale is not defined.
   bool separable = true;
-  // What a study takes unless told otherwise.
+  // Defaults of a study.
   double goal = 0;                       // the error to reach
   std::vector<double> learning_rates{};  // to choose from, ascending
   double momentum = 0;
   std::int64_t batch = 4;   // samples of one worker in a step
-  std::int64_t budget = 0;  // samples, of up to 64 workers, after which a run has not reached the goal
-  std::int64_t every = 0;   // samples between two looks at the error
-  // The rate for W workers if it is a law of the task and not tuned: (workers, batch of one worker) -> rate.
+  std::int64_t budget = 0;  // samples after which a run has not reached the goal, for up to 64 workers
+  std::int64_t every = 0;   // samples between two evaluations
+  // The rate for W workers if it is a law of the task instead of tuned: (workers, batch of one worker) -> rate.
   std::function<double(int workers, std::int64_t batch)> rate_law{};
 };
 
-// What tasks there are, by name, with a sentence each for help.
+// All tasks, by name, with a sentence for help.
 const std::map<std::string, std::string>& task_names();
-// Errors: an unknown name, options that the task cannot have, a folder without images.
+// Errors: an unknown name, options that the task does not have, a folder without images.
 Task make_task(const std::string& name, const TaskOptions& options);
 
-// One file each.
+// Each is in a file of its own.
 Task quadratic(const TaskOptions& options);
 Task lattice(const TaskOptions& options);
 Task lattice_norm(const TaskOptions& options);  // the same with batch norm

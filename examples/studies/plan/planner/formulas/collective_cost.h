@@ -1,11 +1,11 @@
 #pragma once
-// What messages and collectives cost by the algorithms that MPI libraries use, in Hockney's model: a message of m bytes takes
-// alpha + m beta seconds, and adding m bytes to others m gamma. Formulas of Thakur, Rabenseifner and Gropp (2005); the double
-// binary tree is that of Sanders, Speck and Traeff (2009).
+// The costs of messages and collectives by the algorithms of MPI libraries, in Hockney's model: a message of m bytes takes alpha
+// + m beta seconds, and adding m bytes to others m gamma. Formulas of Thakur, Rabenseifner and Gropp (2005); the double binary
+// tree is that of Sanders, Speck and Traeff (2009).
 //
-// Everywhere: p ranks, at least 1; n bytes of the whole vector (all-gather and gather: of what is gathered, reduce-scatter and
-// scatter: of what is cut, all-to-all: of what one rank sends); lg is the logarithm to base 2, rounded up where p is no power
-// of 2. Results are seconds; on one rank 0. Errors: p below 1, n negative or not finite.
+// In all formulas: p ranks, at least 1; n bytes of the whole vector (all-gather and gather: the gathered vector; reduce-scatter
+// and scatter: the vector that is split; all-to-all: the bytes that one rank sends); lg is the logarithm to base 2, rounded up if
+// p is not a power of 2. Results are seconds; 0 on one rank. Errors: p below 1, n negative or not finite.
 
 #include <string>
 #include <vector>
@@ -37,25 +37,25 @@ double reduce_binomial(int p, double n, const Link& link);
 double gather_binomial(int p, double n, const Link& link);
 double scatter_binomial(int p, double n, const Link& link);
 
-// lg p alpha + n (p - 1)/p beta; recursive doubling costs the same where p is a power of 2
+// lg p alpha + n (p - 1)/p beta; recursive doubling costs the same if p is a power of 2
 double allgather_bruck(int p, double n, const Link& link);
 // (p - 1) alpha + n (p - 1)/p beta
 double allgather_ring(int p, double n, const Link& link);
 
-// lg p alpha + n (p - 1)/p (beta + gamma). Else the ranks above a power of 2 hand theirs over first and get their part last:
-// (floor(lg p) + 2) alpha + n (1 + (p - 1)/p) (beta + gamma).
+// lg p alpha + n (p - 1)/p (beta + gamma). If p is not a power of 2, the ranks above one send their data first and get their part
+// last: (floor(lg p) + 2) alpha + n (1 + (p - 1)/p) (beta + gamma).
 double reduce_scatter_halving(int p, double n, const Link& link);
 // (p - 1) alpha + n (p - 1)/p (beta + gamma)
 double reduce_scatter_pairwise(int p, double n, const Link& link);
 
 // lg p (alpha + n beta + n gamma)
 double allreduce_doubling(int p, double n, const Link& link);
-// 2 lg p alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma. No power of 2:
+// 2 lg p alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma. If p is not a power of 2:
 // (2 floor(lg p) + 2) alpha + (2 (p - 1)/p + 2) n beta + n (1 + (p - 1)/p) gamma.
 double allreduce_rabenseifner(int p, double n, const Link& link);
 // 2 (p - 1) alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma
 double allreduce_ring(int p, double n, const Link& link);
-// 2 lg p alpha + 2 n beta + n gamma: the limit of many small pieces, whose own latency is left out
+// 2 lg p alpha + 2 n beta + n gamma: the limit of many small pieces, without the latency of the pieces
 double allreduce_double_tree(int p, double n, const Link& link);
 
 // lg p alpha + n/2 lg p beta
@@ -64,19 +64,19 @@ double alltoall_bruck(int p, double n, const Link& link);
 double alltoall_pairwise(int p, double n, const Link& link);
 
 // Planes of m bytes to and from two neighbours along one split dimension: 2 alpha + 2 m beta one after the other, alpha + m beta
-// where both directions travel at once.
+// if both directions travel at once.
 double halo(double m, const Link& link, bool both_at_once = false);
 
 }  // namespace cost
 
 struct Algorithm {
-  std::string name;  // as in functions above, without the collective's: "ring"
+  std::string name;  // as in the functions above, without the collective: "ring"
   double seconds = 0;
 };
 
-// Of one collective, by all algorithms, in the order of above; of a barrier, which has no bytes, those of a broadcast of nothing.
+// All algorithms of a collective, in the order above. A barrier, which has no bytes, costs like a broadcast of nothing.
 std::vector<Algorithm> algorithms(CollectiveKind collective, int p, double n, const Link& link);
-// The one that takes least time; the first of those that take the same.
+// The algorithm that takes least time; the first of equal ones.
 Algorithm best(CollectiveKind collective, int p, double n, const Link& link);
 
 }  // namespace mpigrad::planner

@@ -1,11 +1,12 @@
 #pragma once
-// What an epoch of training costs when a network is laid over ranks in one of eight ways: the formulas of Kahira et al. ("An
+// The costs of an epoch of training for a network laid out over ranks in one of eight ways: the formulas of Kahira et al. ("An
 // Oracle for Guiding Large-Scale Model/Hybrid Parallel Training of CNNs", HPDC 2021, arXiv 2104.09075), term by term.
 //
-// Letters as there: D samples, B of them in a mini-batch, I = ceil(D/B) iterations wherever D/B is printed, p ranks (p1 groups of
-// p2 in the hybrids), alpha seconds per message, beta = 1/bandwidth, delta bytes per element, x, y, w a layer's input, output and
-// weights, W all weights. Bandwidths are in bytes per second and decimal: 50e9 reproduces what is printed for "50 GB/s". Work
-// that samples are split for takes ceil(D/p) of data and ceil(D/p1) of the hybrids, as in the printed numbers.
+// Notation of the paper: D samples, B of them in a mini-batch, I = ceil(D/B) iterations wherever D/B is printed, p ranks (p1
+// groups of p2 in the hybrids), alpha seconds per message, beta = 1/bandwidth, delta bytes per element, x, y, w a layer's input,
+// output and weights, W all weights. Bandwidths are in bytes per second and decimal: 50e9 reproduces the numbers printed for "50
+// GB/s". If samples are split, a rank has ceil(D/p) samples with data parallelism and ceil(D/p1) in the hybrids, as in the
+// printed numbers.
 //
 // Where the formulas leave something open:
 //   all        Norms, activations and dropouts work in place: they have weights and times, but no x and y of their own, and are
@@ -39,7 +40,7 @@ namespace mpigrad::planner {
 
 enum class Strategy : std::uint8_t { serial, data, spatial, pipeline, filter, channel, data_filter, data_spatial };
 std::string name_of(Strategy strategy);                           // "data+filter"
-std::optional<Strategy> strategy_named(const std::string& name);  // none: there is no such
+std::optional<Strategy> strategy_named(const std::string& name);  // none: there is no such strategy
 inline bool is_hybrid(Strategy s) { return s == Strategy::data_filter || s == Strategy::data_spatial; }
 
 struct LayerTime {
@@ -49,7 +50,7 @@ struct LayerTime {
 
 struct OracleInput {
   Strategy strategy = Strategy::serial;
-  std::vector<Layer> layers{};           // of one sample; may be empty for serial and data if weight_bytes is given
+  std::vector<Layer> layers{};           // for one sample; may be empty for serial and data if weight_bytes is given
   std::optional<double> weight_bytes{};  // W delta; none: the layers'
   std::vector<LayerTime> times{};        // empty, or as many as layers
   std::int64_t ranks = 1, samples = 1, batch = 1;
@@ -57,16 +58,16 @@ struct OracleInput {
   double bandwidth = 1;                // bytes per second
   double bytes_per_element = 4;        // delta
   std::int64_t groups = 1, group = 1;  // p1 and p2 of hybrids
-  // Of data+spatial: the link inside a group; none: as between groups.
+  // For data+spatial: the link inside a group; none: as between groups.
   std::optional<double> group_latency{}, group_bandwidth{};
-  // So, for halos and the gather, where these take another way than reductions, as an MPI without GPUDirect does through the
-  // memory of the host; none: as inside a group.
+  // For data+spatial: the link of halos and the gather, if they take another path than reductions, for example an MPI without
+  // GPUDirect through host memory; none: as inside a group.
   std::optional<double> halo_latency{}, halo_bandwidth{};
-  std::int64_t spatial_layers = 0;  // of data+spatial; 0: see above
+  std::int64_t spatial_layers = 0;  // for data+spatial; 0: see above
   std::int64_t segments = 1;        // S, of a pipeline
-  // Ranks along depth, height and width, of spatial; zeros: those with the least halos of all that fit.
+  // For spatial: ranks along depth, height and width; zeros: the grid with the smallest halos of all that fit.
   std::array<std::int64_t, 3> grid{};
-  double memory = 0;  // bytes that a rank has, for diagnoses; 0: unknown
+  double memory = 0;  // bytes of a rank, for diagnoses; 0: unknown
 };
 
 struct CostTerm {
@@ -82,36 +83,36 @@ struct ScalingLimit {
 struct OracleResult {
   std::int64_t iterations = 0;
   std::optional<double> compute;       // seconds per epoch; none without times
-  std::optional<double> update;        // so, of it for the update of weights
+  std::optional<double> update;        // part of `compute` for the update of weights
   double communication = 0;            // seconds per epoch, the sum of terms
   std::vector<CostTerm> terms;         // only those of the strategy
-  std::optional<double> memory_bytes;  // of the rank that needs most; none without layers
+  std::optional<double> memory_bytes;  // on the rank that needs most; none without layers
   ScalingLimit limit;
   std::array<std::int64_t, 3> grid{};    // of spatial
-  std::vector<std::int64_t> group_ends;  // of a pipeline: behind each group's last layer
-  double imbalance = 1;                  // of a pipeline: the costliest group's part of the mean
+  std::vector<std::int64_t> group_ends;  // for a pipeline: the index after each group's last layer
+  double imbalance = 1;                  // for a pipeline: the costliest group's cost over the mean
 };
 
-// Errors, by name: no layers where the strategy needs them, numbers that are not positive, groups or a grid that do not multiply
-// to the ranks, as many times as there are not layers. A limit that is exceeded is no error.
+// Errors, by name: no layers if the strategy needs them, numbers that are not positive, groups or a grid whose product is not the
+// number of ranks, numbers of times and layers that differ. An exceeded limit is not an error.
 OracleResult evaluate(const OracleInput& input);
 
-// What holds a strategy back, by the classes of the paper. Limitations are those of the strategy, bottlenecks those of systems.
+// What limits a strategy, by the classes of the paper: limitations belong to the strategy, bottlenecks to systems.
 struct Diagnosis {
   enum class Kind : std::uint8_t { limitation, bottleneck };
   Kind kind = Kind::limitation;
   std::string name;   // "gradient exchange"
-  double number = 0;  // that triggered it; `sentence` says of what
+  double number = 0;  // the number that triggered it; `sentence` explains it
   std::string sentence;
 };
 inline const char* name_of(Diagnosis::Kind kind) { return kind == Diagnosis::Kind::limitation ? "limitation" : "bottleneck"; }
 
-// A part of an epoch, or of the memory, from which on a class is reported. Of the epoch's seconds only those of communication are
-// known without times.
+// The fraction of an epoch or of the memory from which on a class is reported. Without times only the seconds of communication
+// are known.
 inline constexpr double reported_part = 0.1;
-// Ranks from which on the authors saw reductions that took four times as long as expected.
+// The number of ranks from which on the authors saw reductions that took four times as long as expected.
 inline constexpr std::int64_t congested_ranks = 512;
-// The part of a rank's memory above which fragmentation ended one of seven trainings.
+// The fraction of a rank's memory above which fragmentation ended one of seven trainings.
 inline constexpr double fragmented_part = 0.85;
 
 // Classes that apply to the strategy and reach these numbers: communication (gradient exchange, layer-wise collectives,

@@ -1,6 +1,5 @@
 #pragma once
-// How long ops take: measured ones as they were measured, others between them, and without any measurement by what the device
-// can do.
+// Times of ops: as measured, interpolated between measurements, or without a measurement computed from the device's peaks.
 
 #include <map>
 #include <string>
@@ -13,33 +12,33 @@
 
 namespace mpigrad::planner {
 
-// "float32[2,8,8,8,4] float32[16,3,3,3,4] -": operands of an op, "-" for one that is left out.
+// "float32[2,8,8,8,4] float32[16,3,3,3,4] -": operands of an op, "-" for a missing one.
 std::string signature(const std::vector<TensorType>& types);
 
 // Convolutions and products of matrices.
 bool is_product(std::string_view op);
 
-// What measured ops reach together of the device's peaks and bandwidth, without what launching them costs: efficiencies as Device
-// has them, "other" left out, of each kind that was measured.
+// The fractions of the device's peaks and bandwidth that the measured ops reach together, without the cost of launching:
+// efficiencies as in Device, without "other", of each kind that was measured.
 std::map<std::string, double> reached(const Device& device, const std::vector<MeasuredOp>& ops);
 
-// What one event of a step costs. Sums of roofs: seconds = launch + max(flops / peak, bytes / bandwidth), with the device's
+// The cost of one event of a step. A sum of rooflines: seconds = launch + max(flops / peak, bytes / bandwidth), with the device's
 // efficiencies (Williams, Waterman and Patterson 2009).
 struct OpCost {
   double seconds = 0;
-  bool measured = false;   // on these very types
-  bool estimated = false;  // without any measurement of this op
+  bool measured = false;   // measured with exactly these types
+  bool estimated = false;  // there is no measurement of this op
 };
 
 class OpTimes {
  public:
-  // Of ops on the device as it is when `node_ranks` ranks of a node work at once; tf32: float32 products in that type.
-  // Where nothing was measured with so many, what was with the number next to it counts. The machine outlives this.
+  // Times of ops on the device while `node_ranks` ranks of a node work at once; tf32: float32 products in that type. Without
+  // measurements for that number of ranks, those for the nearest number are used. The machine outlives this object.
   OpTimes(const Machine& machine, int node_ranks, bool tf32 = false);
   OpTimes(Machine&& machine, int node_ranks, bool tf32 = false) = delete;
   OpCost of(const StepEvent& event) const;
   double roof(const StepEvent& event) const { return roof(needs(event)); }
-  // Seconds of an op's operations alone and of its bytes alone, and the roof of a share of both.
+  // Seconds of an op's operations only and of its bytes only, and the roofline of a share of both.
   struct Needs {
     double flops = 0, bytes = 0;
   };
@@ -48,8 +47,8 @@ class OpTimes {
 
  private:
   struct Known {
-    std::vector<double> place;  // logarithms of what the op's speed depends on
-    double factor = 0;          // logarithm of measured over roof
+    std::vector<double> place;  // logarithms of the quantities that determine the op's speed
+    double factor = 0;          // logarithm of measured time over roofline
   };
   const Machine& machine_;
   bool tf32_;

@@ -1,6 +1,6 @@
 #pragma once
-// A training step on any grid, estimated from what one rank alone does for the whole batch: good enough to order grids, of which
-// the first are then laid out op by op. Not installed.
+// An estimate of a training step on any grid, made from the step of one rank with the whole batch. It is good enough to order
+// grids; the first of these are then laid out op by op. Not installed.
 
 #include <cstdint>
 #include <vector>
@@ -11,7 +11,7 @@ namespace mpigrad::planner {
 
 class Estimate {
  public:
-  // `whole` is a step of one rank; all of them live as long as this.
+  // `whole` is a step of one rank; the arguments must outlive this object.
   Estimate(const StepTrace& whole, const Machine& machine, const SearchOptions& options, const OpTimes& ops);
   struct Result {
     double seconds = 0;
@@ -20,10 +20,10 @@ class Estimate {
   Result of(const Choice& choice) const;
 
  private:
-  // Of an event that takes time.
+  // The work of an event that takes time.
   struct Work {
     const StepEvent* event = nullptr;
-    const Shape* shape = nullptr;  // of the activation that it works on
+    const Shape* shape = nullptr;  // of the activation that it processes
     bool product = false;
     OpTimes::Needs needs{};
   };

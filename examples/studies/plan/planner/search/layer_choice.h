@@ -1,7 +1,7 @@
 #pragma once
-// The cheapest choice for each of several layers, where a layer's cost depends on its own choice and on those of layers whose
-// results it reads: sums of tables of one and of two variables, minimised exactly by eliminating one variable after the other
-// (dynamic programming; Bertele and Brioschi 1972). Chains cost layers x choices^2, and skip connections a little more.
+// The cheapest choice for each of several layers, if a layer's cost depends on its own choice and on the choices of the layers
+// whose results it reads: a sum of tables of one and two variables, minimised exactly by eliminating one variable after the other
+// (dynamic programming; Bertele and Brioschi 1972). Chains cost layers x choices^2, skip connections a little more.
 
 #include <cstddef>
 #include <utility>
@@ -24,10 +24,10 @@ struct ChosenLayers {
 };
 
 double cost_of(const ChoiceCosts& costs, const std::vector<int>& choice);
-// The first of those that cost least, in the order in which variables are eliminated. Errors: tables of the wrong size; a graph
-// so entangled that a table would have more than 2^26 entries.
+// The first of the cheapest choices, in the order in which variables are eliminated. Errors: tables of the wrong size; a graph
+// whose elimination needs a table of more than 2^26 entries.
 ChosenLayers cheapest(const ChoiceCosts& costs);
-// The same by trying everything: the reference.
+// The same by exhaustive search: the reference for tests.
 ChosenLayers cheapest_of_all(const ChoiceCosts& costs);
 
 }  // namespace mpigrad::planner

@@ -1,5 +1,5 @@
 #pragma once
-// What ranks of a simulation share: links, and subgrids that meet in collectives. Not installed.
+// Objects that the ranks of a simulation share: links, and subgrids for collectives. Not installed.
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace mpigrad::planner {
 
-// Of every rank, and between the units of all levels; simulate.h says which of them a message takes.
+// Links of every rank, and between the units of all levels; simulate.h says which of them a message takes.
 class SharedLinks {
  public:
   SharedLinks(const Machine& machine, int ranks, bool contention) : machine_(machine), contention_(contention) {
@@ -29,8 +29,8 @@ class SharedLinks {
     }
   }
 
-  // When a message of `size` bytes, or `within` seconds by the innermost link, that starts now and takes place `times` times, is
-  // there. Without contention calls beside work (slot 1) and calls in its way (slot 0) have links of their own.
+  // The arrival time of a message that starts now, with `size` bytes (or `within` seconds on the innermost link), repeated
+  // `times` times. Without contention started calls (slot 1) and calls that a rank waits for (slot 0) have separate links.
   double arrival(double size, double within, int sender, int receiver, int slot, double times, double now) {
     const auto from = static_cast<std::size_t>(sender), to = static_cast<std::size_t>(receiver);
     const auto last = machine_.levels.size() - 1, own = contention_ ? std::size_t{0} : static_cast<std::size_t>(slot);
@@ -58,24 +58,24 @@ class SharedLinks {
  private:
   struct Link {
     double free = 0;
-    // One message behind the other; returns when this one is through.
+    // Messages pass one after the other; returns when this one has passed.
     double take(double now, double seconds) { return free = std::max(free, now) + seconds; }
   };
   const Machine& machine_;
   bool contention_;
   std::vector<Link> out_, in_;                // 2 * rank + slot
-  std::vector<std::vector<int>> units_;       // by level, of each rank
+  std::vector<std::vector<int>> units_;       // by level: the unit of each rank
   std::vector<std::vector<Link>> up_, down_;  // of these units, to the level above
 };
 
-// All subgrids in which ranks meet for the collectives of their programs, of n the one of number rank % n. Of collectives of
-// equal digits the ranks of a subgrid meet in the first that each of them has, in the second, and so on.
+// All subgrids in which ranks take part in the collectives of their programs; program number rank % n of n. For collectives with
+// equal digits the ranks of a subgrid take part in the first call that each of them has, then in the second, and so on.
 class Subgrids {
  public:
   struct Group {
     int first = 0, count = 0;  // ranks: places in members()
-    double bytes = 0;          // that its ranks hand in, at most
-    double seconds = 0;        // that the collective takes
+    double bytes = 0;          // that a rank contributes, at most
+    double seconds = 0;        // duration of the collective
     bool started = false;      // and waited for later
   };
 
@@ -98,7 +98,7 @@ class Subgrids {
   std::size_t size() const { return groups_.size(); }
   const Group& operator[](std::size_t group) const { return groups_[group]; }
   const std::vector<int>& members() const { return members_; }
-  // Those in which a rank meets others for these calls, one after the other.
+  // The subgrids of a rank for these calls, one after the other.
   std::span<const int> of(int rank, int calls) const {
     const auto r = static_cast<std::size_t>(rank), c = static_cast<std::size_t>(calls);
     const auto& first = first_[r % first_.size()];
@@ -108,7 +108,7 @@ class Subgrids {
  private:
   struct Meeting {
     const StepProgram::Meeting* collective = nullptr;
-    std::size_t kind = 0;  // digits, and the how manieth of them
+    std::size_t kind = 0;  // digits, and their ordinal
     double times = 1;
     bool started = false;
   };
@@ -150,7 +150,7 @@ class Subgrids {
     return static_cast<int>(groups_.size()) - 1;
   }
 
-  // It takes as long as the most bytes that one of its ranks hands in.
+  // The duration is that for the most bytes that one of its ranks contributes.
   void slowed(Group& group, const Meeting& meeting) {
     auto call = meeting.collective->call;
     if (static_cast<double>(call.bytes) <= group.bytes) return;
