@@ -1,5 +1,5 @@
-// What checkpoints cost: saving, loading and restarting, by who writes and in which format, for three networks (the questions of
-// Rojas, Kahira et al. 2020, arXiv 2012.00825).
+// The costs of checkpoints: saving, loading and restarting, by writer and format, for three networks (the questions of Rojas,
+// Kahira et al. 2020, arXiv 2012.00825).
 //
 //   build/examples/checkpoint_study --out study                      # 1 and 2 ranks, as threads of this process
 //   build/examples/checkpoint_study --rank-counts 4,16,64 --networks cosmoflow --out more
@@ -59,7 +59,7 @@ std::string csv_of(const std::vector<Row>& rows) {
   return text;
 }
 
-// Seconds against ranks, and where there is one number of ranks against the ways in their order. What is simulated is dashed.
+// Seconds against ranks, or against the ways in order if there is only one number of ranks. Simulated values are dashed.
 void draw(const std::vector<Row>& rows, const std::filesystem::path& path, bool overwrite, const std::string& machine) {
   plot::Figure figure(machine.empty() ? "What checkpoints cost"
                                       : fmt::format("What checkpoints cost: measured; dashed lines simulated for {}", machine));
@@ -70,7 +70,7 @@ void draw(const std::vector<Row>& rows, const std::filesystem::path& path, bool 
   const bool crowded = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.oversubscribed; });
   for (const auto& network : networks)
     for (const bool weights : {false, true}) {
-      plot::Lines save{.title = fmt::format("{}, {}: saving", network, weights ? "weights alone" : "all of a training's state"),
+      plot::Lines save{.title = fmt::format("{}, {}: saving", network, weights ? "weights only" : "all of a training's state"),
                        .x_label = !many     ? ""
                                   : crowded ? "ranks (more than cores: oversubscribed)"
                                             : "ranks",
@@ -80,16 +80,16 @@ void draw(const std::vector<Row>& rows, const std::filesystem::path& path, bool 
                        .markers = true};
       auto load = save;
       load.title = fmt::format("{}: loading", network);
-      // By way; the same way's measured and simulated points have one colour.
+      // By way; measured and simulated points of one way have the same colour.
       std::map<std::string, std::pair<plot::Series, plot::Series>> series[2];
       std::map<std::string, plot::Colour> colours;
       double place = 0;
       for (const auto& row : rows) {
         if (row.network != network || std::isnan(row.still) || row.way.starts_with("weights: ") != weights) continue;
-        if (row.way.find("gzip") != std::string::npos) continue;  // the table has it
+        if (row.way.find("gzip") != std::string::npos) continue;  // only in the table
         const auto colour = colours.emplace(row.way, plot::series_colour(colours.size())).first->second;
         auto& [saves, loads] = series[row.simulated ? 1 : 0][row.way];
-        if (!row.simulated || !series[0].contains(row.way)) saves.label = row.way;  // of both panels
+        if (!row.simulated || !series[0].contains(row.way)) saves.label = row.way;  // for both panels
         saves.colour = loads.colour = colour, saves.dashed = loads.dashed = row.simulated;
         const double x = many ? row.ranks : ++place;
         saves.x.push_back(x), saves.y.push_back(row.save), loads.x.push_back(x), loads.y.push_back(row.load);
@@ -139,7 +139,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       if (world.size() > 1 || std::find(o.ranks.begin(), o.ranks.end(), 1) == o.ranks.end())
         throw tool::UsageError("--simulate goes by what one rank has measured: --rank-counts with 1, in one process");
       machine = planner::read_machine(machine_file);
-      simulate({}, *machine, simulated);  // what cannot be is said before anything takes long
+      simulate({}, *machine, simulated);  // throws for invalid options before anything slow
     }
     const trainer::Outputs outputs(world, out, {table_file, picture_file}, overwrite);
     outputs.create(world);

@@ -55,7 +55,7 @@ Network make(const std::string& name, bool tiny) {
           {1, 1, tiny ? 32 : 224, tiny ? 32 : 224, 3}};
 }
 
-// A network with the state of an optimizer that has made a step. Sharded: each rank has a part of the weights.
+// A network with the state of an optimizer after one step. Sharded: each rank has a part of the weights.
 struct State {
   State(const std::string& name, const Communicator& world, bool tiny, bool sharded) : made(make(name, tiny)) {
     auto& net = *made.net;
@@ -109,7 +109,7 @@ class FileStream final : public data::ByteStream {
   std::ifstream file_;
   double left_;
 };
-// Unpacks to nowhere: what reading a packed file takes more.
+// Unpacks without writing: the additional cost of reading a packed file.
 void unpack(const fs::path& path) {
   const auto plain = data::gunzip(std::make_unique<FileStream>(path), path.string());
   data::Bytes part(1 << 20);
@@ -146,10 +146,10 @@ class Measurement {
           load);
     }
     if (world_.size() > 1) {
-      // On the disks of two nodes; of one node its own, and a copy of another rank's.
+      // On the disks of two nodes; on one node its own copy, and a copy of another rank's.
       const auto disk = [&](int rank) { return folder_ / fmt::format("disk{}", rank); };
       together(world_, [&] {
-        if (first) fs::remove(file);  // none of these copies
+        if (first) fs::remove(file);  // no old copies
       });
       LocalCopies copies(world_, disk(world_.rank()), {"checkpoint study", folder_ / "training-name"},
                          {.partners = {world_.size() - 1}});
@@ -174,7 +174,7 @@ class Measurement {
           [&] { (void)load_checkpoint(file, *parts.made.net, {.optimizer = &*parts.adam}); });
     }
     formats(net);
-    // From a process that has nothing to its next step.
+    // From an empty process to its next step.
     add(
         restart, [&] { return save_checkpoint(file, net, world_, state.options()), 0.0; },
         [&] {
@@ -186,7 +186,7 @@ class Measurement {
   }
 
  private:
-  // `save` returns for how long training stands still, 0: all the time. Sizes are those of the folder afterwards.
+  // `save` returns how long training stops, 0: the whole time. Sizes are those of the folder afterwards.
   void add(const std::string& way, const std::function<double()>& save, const std::function<void()>& load, bool keeps = false) {
     auto& transport = world_.transport();
     Row row{.network = network_, .way = way, .ranks = world_.size(), .oversubscribed = oversubscribed_};
@@ -217,7 +217,7 @@ class Measurement {
     if (world_.rank() == 0) rows_.push_back(row);
   }
 
-  // The weights alone, each rank some of the tensors.
+  // The weights only; each rank writes some of the tensors.
   void a_file_per_rank(nn::Module& net) {
     CheckpointTensors mine;
     for (std::size_t i = 0; i < net.parameters().size(); ++i)
@@ -228,7 +228,7 @@ class Measurement {
         file_per_rank, [&] { return write_weights(file, mine, false, true), 0.0; }, [&] { (void)read_weights(file); });
   }
 
-  // Rank 0 writes the weights; packed ones are packed by gzip as a whole.
+  // Rank 0 writes the weights; packed ones are packed as a whole by gzip.
   void formats(nn::Module& net) {
     weights::TensorFile all;
     CheckpointTensors hdf5;
@@ -279,8 +279,8 @@ class Measurement {
   std::vector<Row> rows_;
 };
 
-// Steps with sums in the order of ranks, against those in the library's own: what `--deterministic` and MPIGRAD_REDUCTIONS=fixed
-// cost.
+// Steps with sums in the order of ranks, compared with the library's own order: the cost of `--deterministic` and
+// MPIGRAD_REDUCTIONS=fixed.
 Row determinism(const Communicator& world, const Options& o, const std::string& network, bool oversubscribed) {
   Row row{.network = network,
           .way = "a step, sums in any order | in the order of ranks",

@@ -34,7 +34,7 @@ class Simulation {
         next.still = row.still + agree;
         next.load = read(row, 1, p_);
         rows_.push_back(next);
-        if (machine_.level_between(0, p_ - 1) == 0 && machine_.levels.size() > 1) continue;  // one node, and no partner
+        if (machine_.level_between(0, p_ - 1) == 0 && machine_.levels.size() > 1) continue;  // one node: no partner
         next.way = local_copies;
         next.bytes = 2 * row.bytes;
         next.save = 2 * row.save + planner::cost::point_to_point(row.bytes, link_) + agree;
@@ -48,7 +48,7 @@ class Simulation {
         next.save = next.still = write(all, p_) + agree;
         next.load = read(all, p_, 1);
       } else if (row.way == restart) {
-        // Building and a step take what they took beside loading; gradients are added up.
+        // Building and a step take the time that the measured restart took in addition to loading; gradients are added up.
         next.save = next.still = write(row, 1) + agree;
         next.load = std::max(0.0, row.load - all.load) + read(all, 1, p_) + collective(CollectiveKind::allreduce, weights.bytes);
       } else if (row.way.starts_with("weights: ")) {
@@ -63,7 +63,7 @@ class Simulation {
   }
 
  private:
-  static constexpr double agreement_bytes = 16;  // of the ranks' parameters, whose sums are compared
+  static constexpr double agreement_bytes = 16;  // checksums of the ranks' parameters, which are compared
 
   const Row& alone(const std::string& way) const {
     const auto found = std::find_if(measured_.begin(), measured_.end(),
@@ -73,7 +73,7 @@ class Simulation {
   }
   double collective(CollectiveKind name, double bytes) const { return planner::best(name, p_, bytes, link_).seconds; }
 
-  // Of `bytes` in all, of which each of `ranks` moves one part, at the same time, `times` over.
+  // Seconds for `bytes` in total, of which each of `ranks` moves one part at the same time, repeated `times` times.
   double move(double bytes, double seconds_alone, int parts, int times, double of_rank, double of_all) const {
     double seconds = std::max(seconds_alone / parts, bytes / parts / level_.bandwidth);
     if (of_rank > 0) seconds = std::max(seconds, bytes / parts / of_rank);

@@ -21,7 +21,7 @@ namespace {
 using elastic::under_slurm;
 using tool::UsageError;
 
-// What a command prints, errors included; false: it failed, or took too long.
+// Runs a command and takes its output, errors included; false: it failed, or took too long.
 bool succeeds_printing(const std::vector<std::string>& command, std::string& text) {
   auto path = (std::filesystem::temp_directory_path() / "mpigrad-hpo-XXXXXX").string();
   const int file = mkstemp(path.data());
@@ -43,7 +43,7 @@ bool succeeds_printing(const std::vector<std::string>& command, std::string& tex
   return ended && job.code() == 0;
 }
 
-// Whether a text has the option as a word of its own.
+// True if a text has the option as a separate word.
 bool names(const std::string& text, const std::string& option) {
   const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; };
   for (auto at = text.find(option); at != std::string::npos; at = text.find(option, at + 1)) {
@@ -53,7 +53,7 @@ bool names(const std::string& text, const std::string& option) {
   return false;
 }
 
-// UsageError: what the program prints with that option does not name all of these.
+// Throws UsageError if the program's output for that option does not list all of these names.
 void require_names(const Space& space, const char* asked, const std::set<std::string>& wanted, const char* kind) {
   auto asking = space.program;
   asking.emplace_back(asked);
@@ -115,7 +115,7 @@ std::vector<std::string> Places::launcher(int slot) const {
 std::vector<std::string> command_of(const Space& space, const Setting& setting, int resource, const std::filesystem::path& out) {
   auto words = space.program;
   const auto give = [&](const std::string& option, const std::string& value) {
-    if (value.starts_with('-')) return words.push_back(fmt::format("{}={}", option, value));  // else it looks like an option
+    if (value.starts_with('-')) return words.push_back(fmt::format("{}={}", option, value));  // otherwise it looks like an option
     words.push_back(option), words.push_back(value);
   };
   const auto vary = [&](const std::string& name, bool flag, const std::string& value) {

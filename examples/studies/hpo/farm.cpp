@@ -32,12 +32,12 @@ std::uintmax_t bytes_of(const Work& work) {
   return sum;
 }
 
-// Why a job is not to go on; empty: it may.
+// The reason why a job must end; empty: it may continue.
 std::string problem_of(Slot& slot, const FarmOptions& o) {
   if (o.limit > 0 && since(slot.began) > o.limit) return fmt::format("it had not ended after {:g} s", o.limit);
   if (o.stall > 0 && since(slot.looked) > std::min(1.0, o.stall / 4)) {
     slot.looked = Clock::now();
-    // Any change: a table that is replaced by a longer one may be shorter for a moment.
+    // Any change counts: a table that is replaced by a longer one may be shorter for a moment.
     if (const auto bytes = bytes_of(slot.work); bytes != slot.bytes) slot.bytes = bytes, slot.grew = slot.looked;
     if (since(slot.grew) > o.stall) return fmt::format("it printed and wrote nothing for {:g} s", o.stall);
   }
@@ -63,7 +63,7 @@ bool run_farm(const FarmOptions& o, const std::function<std::optional<Work>(int 
   for (;;) {
     if (asked() != 0) {
       end_all(slots, o, asked);
-      return false;  // jobs that are left are killed here
+      return false;  // kills the remaining jobs
     }
     bool busy = false;
     for (std::size_t i = 0; i < slots.size(); ++i) {

@@ -1,12 +1,12 @@
-// Searches hyper-parameters: trials are jobs of the allocation, several at a time; those that crash, diverge or hang are left
-// behind, and the same command goes on where it was ended.
+// Searches hyper-parameters: trials are jobs of the allocation, several at a time. Those that crash, diverge or hang count as
+// failed, and the same command resumes an interrupted search.
 //
 //   build/examples/hpo --space examples/studies/hpo/mnist.toml --set data=train-images-idx3-ubyte --strategy grid --out hpo-out
 //   build/examples/hpo --space examples/studies/hpo/cosmoflow.toml --set data=universes --strategy hyperband --slots 8
 //   --ranks-per-trial
 //   4
 //
-// The table of trials, the best first, and a command for the best are printed; README.md here has an example.
+// Prints the table of trials, the best first, and a command for the best; README.md here has an example.
 
 #include <algorithm>
 #include <atomic>
@@ -129,7 +129,7 @@ Settings settings_of(const std::vector<std::string>& texts) {
   return result;
 }
 
-// "1x2,2x1": ranks per trial and trials at a time.
+// Parses "1x2,2x1": ranks per trial and trials at a time.
 std::vector<std::pair<int, int>> shapes_of(const std::string& text) {
   std::vector<std::pair<int, int>> result;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -167,14 +167,14 @@ int search_once(const Space& space, const Plan& plan, const Options& o) {
   return exit_code(search);
 }
 
-// What the same trials take, with few ranks each and many at a time, or the other way.
+// Measures the same trials with few ranks each and many at a time, and the other way round.
 int compare(const Space& space, const Plan& plan, const Options& o) {
   std::vector<std::pair<Options, Places>> runs;
   for (const auto& [ranks, slots] : shapes_of(o.compare)) {
     auto own = o;
     own.places.ranks = ranks, own.places.slots = slots;
     own.search.out /= fmt::format("compare-{}x{}", ranks, slots);
-    runs.emplace_back(own, Places(own.places));  // all of them fit, or none begins
+    runs.emplace_back(own, Places(own.places));  // if one does not fit, none begins
   }
   std::string table = " ranks per trial  trials at a time  done  failed   seconds    done per minute  speed-up\n";
   auto document = nlohmann::ordered_json::array();
@@ -186,14 +186,14 @@ int compare(const Space& space, const Plan& plan, const Options& o) {
     if (!search.run([] { return asked.exchange(0); })) return interrupted(o);
     write_files(search);
     code = std::max(code, exit_code(search));
-    // Until the last trial ended, as it would have been without interruptions.
+    // Until the last trial ended, without the time of interruptions.
     double seconds = 0;
     for (const auto& result : search.results()) seconds = std::max(seconds, result.at);
     const auto ranked = search.ranked();
     const auto ended = std::count_if(ranked.begin(), ranked.end(), [](const Result& each) { return each.value.has_value(); });
     const auto rate = 60 * static_cast<double>(ended) / seconds;
     if (document.empty()) first = seconds, first_ended = ended;
-    // Trials that fail are soon over.
+    // Failed trials end early.
     const bool same = ended == first_ended && ended > 0;
     table += fmt::format("{:16}  {:16}  {:4}  {:6}  {:8.1f}  {:17.2f}  {:>8}\n", places.ranks(), places.slots(), ended,
                          static_cast<std::int64_t>(ranked.size()) - ended, seconds, rate,
@@ -235,7 +235,7 @@ int run(int argc, char** argv) {
       }
     check_program(space);
     setenv("OMP_NUM_THREADS", std::to_string(o.places.threads).c_str(), 1);
-    // Of launchers that bind ranks to cores each would take the first ones.
+    // Each launcher that binds ranks to cores would use the first cores.
     for (const auto* name : {"OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy"})
       setenv(name, "none", 0);
     for (const int signal : {SIGTERM, SIGINT}) {

@@ -1,4 +1,4 @@
-// What a strategy makes of a space.
+// The plan of a strategy for a space.
 
 #include <algorithm>
 
@@ -51,7 +51,7 @@ std::string to_string(const Space& space, const Plan& plan) {
     for (std::size_t r = 0; r < plan.brackets[b].rungs.size(); ++r) {
       const auto& rung = plan.brackets[b].rungs[r];
       text += fmt::format("  {:6}  {}\n", rung.trials, rung.resource);
-      // Those that go on have had what the rung before gave them.
+      // Trials that continue already have the previous rung's resource.
       const int had = r > 0 && !space.resume.empty() ? plan.brackets[b].rungs[r - 1].resource : 0;
       all += std::int64_t{rung.trials} * (rung.resource - had);
     }

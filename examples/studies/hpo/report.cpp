@@ -31,17 +31,17 @@ std::string counts(const std::vector<Result>& ranked) {
   return fmt::format("{} trial{}: {}", ranked.size(), ranked.size() == 1 ? "" : "s", joined(parts, ", "));
 }
 
-// Seconds of all a trial's rungs.
+// Seconds in all rungs of a trial.
 std::map<int, double> seconds_of_trials(const Search& search) {
   std::map<int, double> sums;
   for (const auto& result : search.results()) sums[result.task.trial] += result.seconds;
   return sums;
 }
 
-// The largest of what trials with a value were given, or that of one of them where it has none.
+// The best result with a value, or null.
 const Result* best_of(const std::vector<Result>& ranked) { return ranked.empty() || !ranked[0].value ? nullptr : &ranked[0]; }
 
-// One dot for each point: panels of curves have no dots alone, and may have logarithmic axes.
+// A dot for each point, because panels of curves have no dots without lines and may have logarithmic axes.
 void add_dots(plot::Lines& panel, const std::vector<double>& x, const std::vector<double>& y, const plot::Colour& colour) {
   for (std::size_t i = 0; i < x.size(); ++i) panel.series.push_back({.x = {x[i]}, .y = {y[i]}, .colour = colour});
 }

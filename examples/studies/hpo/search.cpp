@@ -26,7 +26,7 @@ const std::vector<std::string> own_files{search_file, results_file, "hpo.json", 
 const auto process_start = std::chrono::steady_clock::now();
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now() - process_start).count(); }
 
-// What a search is: with another of these, results would be of something else.
+// Identifies a search: with other values, results would belong to another search.
 Json identity(const Space& space, const Plan& plan, const StrategyOptions& o) {
   Json result{{"program", space.program},
               {"metric", space.metric},
@@ -45,7 +45,7 @@ Json identity(const Space& space, const Plan& plan, const StrategyOptions& o) {
   if (o.name != "grid") result["seed"] = o.seed;
   for (const auto& bracket : plan.brackets) {
     Json rungs;
-    // A grid, and settings drawn one by one, may have become more.
+    // Grids, and settings drawn one by one, may have been extended.
     for (const auto& rung : bracket.rungs)
       rungs.push_back(bracket.rungs.size() > 1 || plan.brackets.size() > 1 ? Json{rung.trials, rung.resource}
                                                                            : Json{rung.resource});
@@ -68,7 +68,7 @@ Search::Search(const Space& space, const Plan& plan, const Places& places, const
   }
   if (options_.retry_failed) results_->forget_failed();
   std::sort(again_.begin(), again_.end());
-  // A grid that was longer then: what is not in this one stays in the file.
+  // The previous grid may have been longer: results that are not in this one stay in the file.
   for (const auto& result : results_->all()) {
     if (result.task.trial > static_cast<int>(plan_.settings.size())) continue;
     schedule_.record(result.task.trial, result.task.rung, result.value);
@@ -150,7 +150,7 @@ Result Search::judged(const Task& task, const Ended& ended) const {
     return fail_as(tells_of_divergence(printed) ? diverged : crashed,
                    printed.empty() ? code : fmt::format("{}: {}", code, printed));
   }
-  // A launcher may return 0 for a training that a signal has ended; its table is that of fewer epochs.
+  // A launcher may return 0 for a training that a signal has ended; its table then has fewer epochs.
   if (const auto state = trainer::read_state(folder); trainer::code_of_run(0, folder, std::nullopt) != 0)
     return fail_as(crashed, fmt::format("its state is {}{}{}", state->word, state->why.empty() ? "" : ": ", state->why));
   try {
@@ -179,7 +179,7 @@ bool Search::run(const std::function<int()>& asked) {
   const FarmOptions farm{.slots = places_.slots(),
                          .limit = options_.limit,
                          .stall = options_.stall,
-                         // srun ends a job at SIGTERM by itself, and its ranks with it
+                         // srun ends a job at SIGTERM by itself, together with its ranks.
                          .farewell = elastic::under_slurm() ? SIGUSR1 : SIGTERM};
   const auto next = [&](int slot) -> std::optional<Work> {
     const auto task = schedule_.next();

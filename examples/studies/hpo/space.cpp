@@ -29,7 +29,7 @@ std::string type_of(const toml::node& node) {
   return text.str();
 }
 
-// A table of the file, whose keys are all known.
+// A table of the file. All its keys must be known.
 class Section {
  public:
   Section(const std::string& file, const toml::table& table, std::string title, const Keys& keys)
@@ -65,7 +65,7 @@ class Section {
   double number(std::string_view key) const {
     const auto& value = node(key);
     if (!value.is_number()) wrong_type(key, "number");
-    // The nearest one, also for integers beyond 2^53, where value.value<double>() has none.
+    // The nearest double, also for integers beyond 2^53, for which value.value<double>() returns none.
     const double result = value.is_integer() ? static_cast<double>(value.as_integer()->get()) : value.as_floating_point()->get();
     if (!std::isfinite(result)) refuse(key, "is not finite");
     return result;
@@ -103,7 +103,7 @@ class Section {
   std::string title_;
 };
 
-// "{data}/train" with the variables' values. Those that were used are noted.
+// Replaces variables, as in "{data}/train", and records which were used.
 std::string filled(const Section& top, std::string_view key, const std::string& word, const Settings& variables,
                    std::set<std::string>& used) {
   std::string result;
@@ -169,7 +169,7 @@ Parameter read_range(const std::string& file, const std::string& name, const tom
 }
 
 std::vector<Parameter> read_parameters(const std::string& file, const toml::table& table) {
-  // The parser sorts keys by name; people have put what matters first.
+  // The parser sorts keys by name; the file's order is kept instead.
   std::vector<std::tuple<std::size_t, std::size_t, std::string>> order;
   Keys keys;
   for (const auto& [key, value] : table) {
@@ -208,7 +208,7 @@ Settings read_variables(const std::string& file, const Section& top, const Setti
   return result;
 }
 
-// An option that a word of the list gives, as "--name" or "--name=value".
+// True if a word of the list sets the option, as "--name" or "--name=value".
 bool gives(const std::vector<std::string>& words, const std::string& option) {
   return std::any_of(words.begin(), words.end(),
                      [&](const std::string& word) { return word == option || word.starts_with(option + "="); });

@@ -12,7 +12,7 @@ namespace {
 
 using tool::UsageError;
 
-// At `t` from 0 to 1.
+// The value at `t` from 0 to 1.
 std::string at(const Parameter& p, double t) {
   double value = p.log ? p.from * std::pow(p.to / p.from, t) : p.from + (p.to - p.from) * t;
   value = std::clamp(value, p.from, p.to);
@@ -26,21 +26,21 @@ std::vector<std::string> points_of(const Parameter& p) {
   std::vector<std::string> result;
   for (int i = 0; i < p.points; ++i) {
     const auto value = at(p, static_cast<double>(i) / (p.points - 1));
-    if (result.empty() || result.back() != value) result.push_back(value);  // whole numbers may lie nearer than points
+    if (result.empty() || result.back() != value) result.push_back(value);  // whole numbers may be closer than points
   }
   return result;
 }
 
 std::string draw(const Parameter& p, const Philox& random, std::uint64_t place) {
   if (!p.is_range()) return p.values[random.below(place, p.values.size())];
-  // Each whole number as probable as its share of the range, on a log scale of its logarithm.
+  // Each whole number is as probable as its share of the range; on a log scale of its logarithm.
   if (p.integer && p.log)
     return fmt::format("{:.0f}", std::min(p.to, std::floor(p.from * std::pow((p.to + 1) / p.from, random.uniform(place)))));
   if (p.integer) return fmt::format("{:.0f}", std::min(p.to, p.from + std::floor((p.to - p.from + 1) * random.uniform(place))));
   return at(p, random.uniform(place));
 }
 
-// eta^exponent, as long as it is not larger than `most`.
+// eta^exponent, the largest that does not exceed `most`.
 int largest_power(int most, int eta) {
   int exponent = 0;
   for (std::int64_t power = eta; power <= most; power *= eta) ++exponent;
@@ -52,7 +52,7 @@ std::int64_t power_of(int eta, int exponent) {
   return power;
 }
 
-// `first` trials, of each rung one in eta goes on; the last of `last + 1` rungs has all of the resource.
+// `first` trials; one in eta continues after each rung; the last of `last + 1` rungs has all of the resource.
 Bracket bracket(std::int64_t first, int last, int most, int eta) {
   Bracket result;
   for (int i = 0; i <= last; ++i) {

@@ -1,4 +1,4 @@
-// plan best: the fastest ways of training, what of a step they spend where, and what holds them back.
+// plan best: the fastest ways to train, how they spend the time of a step, and what limits them.
 
 #include "examples/studies/plan/best.h"
 
@@ -26,7 +26,7 @@ bool is_gpu(const planner::Machine& machine) {
   return machine.device.flops.contains("float16") || machine.device.flops.contains("bfloat16");
 }
 
-// Of `plan simulate`.
+// Options for `plan simulate`.
 std::string options_of(const BestOptions& o, const Plan& plan) {
   const auto& c = plan.choice;
   auto text = fmt::format("--batch {} --grid {}", o.batch, planner::grid_text(c.grid, c.split));
@@ -38,7 +38,7 @@ std::string options_of(const BestOptions& o, const Plan& plan) {
   return text;
 }
 
-// The sections of a recipe that train so.
+// The sections of a recipe for this plan.
 std::string recipe_of(const BestOptions& o, const Plan& plan) {
   const auto& c = plan.choice;
   auto text = fmt::format("[grid]\nextents = \"{}\"\n", planner::grid_text(c.grid, c.split));
@@ -58,7 +58,7 @@ std::string recipe_of(const BestOptions& o, const Plan& plan) {
   return text;
 }
 
-// How to train so; of networks that no trainer of ours has, the arguments alone.
+// The command for this plan; only the arguments for networks that no trainer of ours has.
 std::string command_of(const BestOptions& o, const planner::Machine& machine, const Plan& plan) {
   const auto& c = plan.choice;
   const auto& network = network_named(o.network);
@@ -164,7 +164,7 @@ planner::SearchOptions search_options(const BestOptions& o, const planner::Machi
   return s;
 }
 
-// Time, efficiency and memory of the best plan against ranks, by powers of two, in the precision that is best for all ranks.
+// Time, efficiency and memory of the best plan against ranks, in powers of two, in the precision that is best for all ranks.
 void draw(const BestOptions& o, const planner::Subject& subject, const planner::Machine& machine,
           const std::vector<Plan>& plans) {
   plot::Series step{.label = "predicted"}, ideal{.label = "ideal"}, efficiency{}, memory{.label = "tensors"},
@@ -252,7 +252,7 @@ int best(const BestOptions& o) {
     plans = planner::search(subject, machine, options);
     if (!o.plot.empty()) draw(o, subject, machine, plans);
   } catch (const Error& error) {
-    // A size that the network cannot have.
+    // The network does not accept this size.
     throw UsageError(error.what());
   }
   if (!o.json) {

@@ -1,4 +1,4 @@
-// plan calibrate: what the ranks that it runs on can do, as a machine file.
+// plan calibrate: measures the ranks on which it runs, and writes a machine file.
 
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ void finish(const Tensor& x) {
   if (x.device() == DeviceKind::cuda) cuda::synchronise(cuda::compute_stream());
 }
 
-// The best of a few runs, of all ranks at once.
+// The best of a few runs, on all ranks at once.
 double seconds_of(const std::function<Tensor()>& f) {
   double best = 1e30;
   for (int i = 0; i < 5; ++i) {
@@ -61,14 +61,14 @@ double seconds_of(const std::function<Tensor()>& f) {
   return best;
 }
 
-// What a rank's device does at best: large products, passes over large tensors, and nothing at all.
+// Peaks of a rank's device: large products, passes over large tensors, and empty ops.
 planner::Device measured_device() {
   const bool gpu = current_device() == DeviceKind::cuda;
   planner::Device device{.name = gpu ? cuda::name() : processor()};
   device.memory = gpu ? static_cast<double>(cuda::total_memory())
                       : static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   if (gpu) {
-    // Large enough to fill the device, and no more than a small part of its memory.
+    // Large enough to fill the device, and at most a small part of its memory.
     constexpr double large = 8e9;
     const bool fills = device.memory > large;
     const std::int64_t n = fills ? 8192 : 256, many = fills ? 1 << 27 : 1 << 24;
@@ -91,7 +91,7 @@ planner::Device measured_device() {
                     return y;
                   }) /
                   repeats;
-  // Peaks are what was reached.
+  // The measured rates are the peaks.
   device.efficiency = {{"conv", 1}, {"linear", 1}, {"other", 1}, {"memory", 1}};
   return device;
 }
@@ -124,14 +124,14 @@ std::vector<planner::MeasuredOp> gathered(const Communicator& world, const std::
     planner::MeasuredOp op{fields[0],           fields[1], fields[2], world.size(), std::stod(fields[3]), std::stod(fields[4]),
                            std::stod(fields[5])};
     const auto [place, added] = places.try_emplace(op.op + op.in + '>' + op.out, ops.size());
-    // The slowest rank keeps the others waiting.
+    // The slowest rank counts, because the others wait for it.
     if (added) ops.push_back(op);
     else ops[place->second].seconds = std::max(ops[place->second].seconds, op.seconds);
   }
   return ops;
 }
 
-// Each way of laying the network over so many ranks has shapes of its own.
+// Each layout of the network over so many ranks has different shapes.
 std::vector<planner::MeasuredOp> measured_ops(const Communicator& world, const CalibrateOptions& o, const std::string& network) {
   const auto subject = subject_named(network, o.size);
   const int ranks = static_cast<int>(o.for_ranks > 0 ? o.for_ranks : world.size());
@@ -141,11 +141,11 @@ std::vector<planner::MeasuredOp> measured_ops(const Communicator& world, const C
   planner::OpMeasurement measurement(world, {.seconds = 0.02, .repeats = 3, .until = end});
   int done = 0;
   auto choices = planner::grids_for(subject, s);
-  // Ranks along samples first, as most train.
+  // Splits along samples first, as in most trainings.
   std::stable_sort(choices.begin(), choices.end(), [](const auto& a, const auto& b) { return a.grid.sample > b.grid.sample; });
   std::vector<planner::MeasuredOp> updates;
   for (const auto& choice : choices) {
-    // Ranks trace the same grids: when one is late, all stop.
+    // All ranks trace the same grids: if one runs out of time, all stop.
     double late = detail::seconds_now() > end ? 1 : 0, any = 0;
     world.transport().allreduce(&late, &any, 1, DType::float64, CombineOp::max);
     if (any > 0) break;
@@ -175,7 +175,7 @@ std::vector<planner::MeasuredOp> measured_ops(const Communicator& world, const C
   return all;
 }
 
-// A straight line through what was measured.
+// The line fitted to the measurements.
 std::string fit_text(const planner::MeasuredCall& call) {
   const auto fit = planner::fit_link(call.points);
   return fmt::format("  {:<15}{:>9.2f} us + {:.4g} GB/s, the fit is off by {:.0f} % in the middle\n", call.call,
@@ -248,7 +248,7 @@ int calibrate(const Communicator& world, const CalibrateOptions& o) {
       machine.name = o.name.empty() ? device.name : o.name;
       machine.device = device;
       machine.overlaps = current_device() == DeviceKind::cuda;
-      // One node: of the network between nodes a single one cannot tell.
+      // One node: it cannot measure the network between nodes.
       machine.levels = {
           {.name = "node", .ranks = std::max(world.size(), current_device() == DeviceKind::cuda ? world.size() : cores)}};
       machine.levels[0].latency = 1e-6, machine.levels[0].bandwidth = device.memory_bandwidth / 4;
@@ -263,7 +263,7 @@ int calibrate(const Communicator& world, const CalibrateOptions& o) {
                          {"level.node.bandwidth", "assumed: a quarter of the memory's; calibrate on two ranks"}};
     }
     if (!o.add.empty() && !o.name.empty()) machine.name = o.name;
-    // A rank's share, where processors' ranks share memory: of the largest number of ranks that was measured.
+    // The rank's share if ranks of a processor share memory, at the largest measured number of ranks.
     if (current_device() != DeviceKind::cuda)
       machine.device.memory = std::min(machine.device.memory, device.memory / world.size());
     for (const auto& call : calls) {

@@ -1,4 +1,4 @@
-// plan cost: what an epoch costs by the published formulas, term by term.
+// plan cost: the cost of an epoch by the published formulas, term by term.
 
 #include "examples/studies/plan/commands.h"
 
@@ -149,7 +149,7 @@ int cost(const CostOptions& o) {
   try {
     result = planner::evaluate(in);
   } catch (const Error& error) {
-    throw UsageError(error.what());  // a strategy for which the network has not what it needs
+    throw UsageError(error.what());  // the network lacks what the strategy needs
   }
   if (o.json) fmt::print("{}\n", tool::to_text(to_json(result)));
   else print(o, in, result);

@@ -22,11 +22,11 @@ namespace {
 
 using tool::UsageError;
 
-constexpr std::int64_t largest = 1'000'000'000;  // of an extent
+constexpr std::int64_t largest = 1'000'000'000;  // largest extent
 const std::vector<std::string> kinds{"conv",       "conv_transpose", "linear",     "max_pool",   "avg_pool", "batch_norm",
                                      "group_norm", "instance_norm",  "layer_norm", "activation", "dropout",  "other"};
 
-// A table [[layer]] of a file, whose keys are taken one by one.
+// A table [[layer]] of a file; its keys are taken one by one.
 class Entry {
  public:
   Entry(const std::string& file, const toml::table& table) : file_(file), table_(table) {}
@@ -51,11 +51,11 @@ class Entry {
     if (!value || value->empty()) refuse(node, key + " is a text");
     return *value;
   }
-  // 0 or more.
+  // A number of 0 or more.
   double number(const std::string& key, bool whole) {
     const auto& node = take(key);
     if (!node.is_number()) refuse(node, key + " is a number");
-    // The nearest one, also for integers beyond 2^53, where node.value<double>() has none.
+    // The nearest double, also for integers beyond 2^53, for which node.value<double>() returns none.
     const double value = node.is_integer() ? static_cast<double>(node.as_integer()->get()) : node.as_floating_point()->get();
     if (!std::isfinite(value) || value < 0) refuse(node, fmt::format("{} is a number of 0 or more, not {}", key, value));
     if (whole && value != std::floor(value)) refuse(node, fmt::format("{} is a whole number, not {}", key, value));
@@ -73,7 +73,7 @@ class Entry {
     }
     return values;
   }
-  // Nothing else is in it.
+  // Throws if the table has other keys.
   void finish() const {
     for (const auto& [key, node] : table_)
       if (!taken_.contains(std::string(key.str())))
@@ -86,7 +86,7 @@ class Entry {
   std::set<std::string> taken_;
 };
 
-// The tables [[layer]] of a file, which has nothing else.
+// The tables [[layer]] of a file, which must contain nothing else.
 template <class F>
 void each_layer(const std::string& file, const F& read) {
   std::ifstream stream(file, std::ios::binary);

@@ -20,12 +20,12 @@ struct Window {
   Triple stride = 1, padding = 0, output_padding = 0;
 };
 
-// Strides that come near the ratio of two extents.
+// Strides near the ratio of two extents.
 std::vector<std::int64_t> strides_near(std::int64_t larger, std::int64_t smaller) {
   const auto ratio = larger / smaller;
   std::vector<std::int64_t> strides{std::max<std::int64_t>(1, ratio), ratio + 1};
   if (ratio > 1) strides.push_back(ratio - 1);
-  // A kernel without padding leaves a part of the input that the ratio counts as a stride's.
+  // A kernel without padding skips a part of the input, which the ratio attributes to the stride.
   if (smaller > 1) strides.push_back(std::max<std::int64_t>(1, (larger - 1) / (smaller - 1)));
   return strides;
 }
@@ -34,7 +34,7 @@ struct Along {
   std::int64_t stride = 1, padding = 0, output_padding = 0;
 };
 
-// The same padding before and behind, and, where there is such a one, with a last window that ends where the padded input does.
+// The same padding on both sides and, if possible, a last window that ends where the padded input does.
 std::optional<Along> find(std::int64_t in, std::int64_t out, std::int64_t kernel) {
   for (const bool exact : {true, false})
     for (const auto stride : strides_near(in, out))

@@ -1,5 +1,5 @@
 // clang-format off
-// Before a job is submitted: which split, will it fit, what limits it.
+// Answers before a job is submitted: which split is fastest, does it fit, what limits it.
 //
 //   build/examples/plan best --network cosmoflow --size 512 --machine examples/machines/perlmutter.toml --ranks 2048 --batch 64
 //   mpiexec -n 2 build/examples/plan calibrate --networks cosmoflow --size 64 --out here.toml
@@ -39,7 +39,7 @@ struct Commands {
   }
 };
 
-// Only what measures has ranks: to the others --ranks is a number to plan for.
+// Only the command that measures runs on ranks: for the others --ranks is a number to plan for.
 int run_on_ranks(int argc, char** argv) {
   return launch(argc, argv, [&](const std::shared_ptr<Transport>& transport) {
     Commands c;

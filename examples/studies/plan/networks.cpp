@@ -14,7 +14,7 @@
 namespace mpigrad::plan {
 namespace {
 
-// Thirteen convolutions of 3x3 in five stages, three products (Simonyan and Zisserman 2015, configuration D): 138,357,544
+// Thirteen convolutions of 3x3 in five stages, and three products (Simonyan and Zisserman 2015, configuration D): 138,357,544
 // parameters with three channels of 224x224.
 struct Vgg16 : nn::Sequential {
   Vgg16() {
@@ -36,8 +36,8 @@ struct Vgg16 : nn::Sequential {
   }
 };
 
-// The network of two groups (Krizhevsky, Sutskever and Hinton 2012), without its normalisation of responses, which has no
-// weights: 60,965,224 parameters, of them 60,954,656 no biases, with three channels of 227x227.
+// The network of two groups (Krizhevsky, Sutskever and Hinton 2012), without its response normalisation, which has no weights:
+// 60,965,224 parameters, of which 60,954,656 are not biases, with three channels of 227x227.
 struct AlexNet : nn::Sequential {
   AlexNet() {
     const nn::MaxPool3d::Attributes pool{.kernel = {1, 3, 3}, .stride = {1, 2, 2}};
@@ -64,7 +64,7 @@ struct AlexNet : nn::Sequential {
   }
 };
 
-// As trainers have them: what the network gives out beside what is known.
+// The objective of trainers: the network's output compared with known targets.
 Tensor error_of_values(nn::Module& net, const Tensor& x) {
   const auto y = cast(net(x), net.dtype());
   return mse(y, constant(zeros_like(y).with_layout(y.layout())));
@@ -105,7 +105,7 @@ Network unet3d(UNet3dVariant variant, std::int64_t extent, const char* sentence)
           .trainer = variant == UNet3dVariant::lbann ? "unet3d train --set network.variant=lbann" : "unet3d train",
           .extents_key = "window"};
 }
-// Trained by programs of one's own.
+// Networks that a user's own program trains.
 Network images(std::function<std::unique_ptr<nn::Module>()> make, std::int64_t extent, const char* sentence) {
   return {.make = std::move(make), .input = {1, 1, extent, extent, 3}, .sentence = sentence, .objective = error_of_classes};
 }
@@ -129,7 +129,7 @@ void refuse_size_of_file(const std::string& name, std::int64_t size) {
     throw tool::UsageError("--size is for networks by name: a layer file says how large its layers are");
 }
 
-// One of a layer file, under the file's name.
+// The network of a layer file, under the file's name.
 const Network& network_of_file(const std::string& file) {
   auto& all = registry();
   if (const auto found = all.find(file); found != all.end()) return found->second;

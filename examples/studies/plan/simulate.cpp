@@ -1,4 +1,4 @@
-// plan simulate: some steps of all ranks of a grid, with what one rank's delay costs the others.
+// plan simulate: simulates some steps on all ranks of a grid, and shows the costs of one rank's delay for the others.
 
 #include "examples/studies/plan/simulate.h"
 
@@ -27,9 +27,9 @@ using Json = nlohmann::ordered_json;
 using tool::UsageError;
 
 constexpr std::int64_t most_trace_ranks = 64, usual_trace_ranks = 8;
-constexpr std::int64_t most_ranks = 65536;  // of a network that is laid out
+constexpr std::int64_t most_ranks = 65536;  // for networks that are laid out
 
-// "17:1.5"
+// Parses "17:1.5".
 std::pair<int, double> parse_straggler(const std::string& text, int ranks) {
   int rank = 0;
   double factor = 0;
@@ -45,7 +45,7 @@ std::pair<int, double> parse_straggler(const std::string& text, int ranks) {
   throw UsageError(fmt::format("--straggler: a rank and a factor such as 17:1.5 are needed, not '{}'", text));
 }
 
-// What is simulated, and what is said of it beside.
+// The input of a simulation, and further numbers for its report.
 struct Run {
   planner::Machine machine;
   planner::Choice choice;
@@ -74,10 +74,10 @@ void simulate(const SimulateOptions& o, Run& run) {
   if (!o.trace.empty()) {
     const auto count = std::min<std::int64_t>(o.trace_ranks > 0 ? o.trace_ranks : usual_trace_ranks, run.ranks);
     for (int rank = 0; rank < count; ++rank) options.traced.push_back(rank);
-    // The straggler is worth seeing: it takes the place of the last one.
+    // The straggler is always traced: it replaces the last traced rank.
     if (options.straggler >= count) options.traced.back() = options.straggler;
   }
-  // By the sum of ops, of the rank that takes longest.
+  // By the sum of op times, on the slowest rank.
   const auto traced = [&](int rank) {
     auto step = planner::traced(subject, run.choice, laid, rank);
     auto time = planner::time_step(step, rank, run.machine, {.node_ranks = node_ranks, .tf32 = tf32, .grid = g});
@@ -85,7 +85,7 @@ void simulate(const SimulateOptions& o, Run& run) {
     return step;
   };
   if (run.choice.grids.empty()) {
-    // One stands for all.
+    // One rank represents all.
     const int rank = planner::representative_rank(g);
     run.simulation = planner::simulate(traced(rank), rank, g, run.machine, options);
   } else {
@@ -101,7 +101,7 @@ void simulate(const SimulateOptions& o, Run& run) {
   run.work = alone.forward + alone.backward + alone.update;
 }
 
-// Per rank and step, of all ranks.
+// The mean per rank and step, over all ranks.
 planner::RankTime mean_of(const planner::Simulation& simulation) {
   planner::RankTime mean;
   const double count = static_cast<double>(simulation.ranks.size()) * static_cast<double>(simulation.steps.size());
@@ -241,7 +241,7 @@ int simulate(const SimulateOptions& o) {
   if (o.recompute && !network_named(o.network).recomputing)
     throw UsageError(fmt::format("--recompute: {} has no blocks that are computed again", o.network));
   const auto& g = run.choice.grid;
-  // Of extents whose product may leave 32 bits.
+  // The product of extents may exceed 32 bits.
   double ranks = 1;
   for (const int along : {g.sample, g.depth, g.height, g.width, g.channel, g.filter}) ranks *= along;
   if (ranks > static_cast<double>(most_ranks))

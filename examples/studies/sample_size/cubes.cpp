@@ -8,13 +8,13 @@ namespace mpigrad::sample_size {
 
 namespace {
 
-// Boxes that have been read.
+// Boxes in memory.
 class KeptBoxes : public data::Source {
  public:
   KeptBoxes(data::SourcePtr boxes, std::int64_t count) : boxes_(std::move(boxes)) {
     const auto bytes = whole().elements() * cell();
     for (std::int64_t i = 0; i < count; ++i) values_.push_back(data::take_room(bytes)), targets_.emplace_back(target_bytes());
-    // One thread reads, and fresh pages would take it longer than that.
+    // One thread reads, and touching fresh pages would take it longer than reading.
     constexpr std::int64_t page = 4096;
 #pragma omp parallel for schedule(static)
     for (std::size_t i = 0; i < values_.size(); ++i)

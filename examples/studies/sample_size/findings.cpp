@@ -1,4 +1,4 @@
-// What larger samples gain, in numbers and in words.
+// The gain of larger samples, in numbers and sentences.
 
 #include <fmt/format.h>
 
@@ -96,7 +96,7 @@ std::string average_in_words(const Finding& f, const SizeResult& small, const Si
   return {};
 }
 
-// Names of the parameters for which `holds`.
+// Names of the parameters for which `holds` is true.
 template <class F>
 std::string those(const std::vector<Finding>& findings, F holds) {
   std::vector<std::string> names;

@@ -12,7 +12,7 @@ namespace {
 
 using universe::LinearPower;
 
-constexpr double step = 0.01;  // of u, for central differences
+constexpr double step = 0.01;  // step in u, for central differences
 
 // ln P(k) and its derivatives by u.
 struct Slopes {
@@ -20,7 +20,7 @@ struct Slopes {
   std::array<double, 4> slope{};
 };
 
-// The spectra on both sides of u = 0 along each parameter.
+// The spectra on both sides of u = 0, for each parameter.
 class Neighbours {
  public:
   explicit Neighbours(universe::Spectrum spectrum) : centre_(spectrum, cosmology_of({})) {
@@ -51,7 +51,7 @@ class Neighbours {
   std::vector<LinearPower> around_;
 };
 
-// What the modes of one |k| have in common. Their covariance is C = s v v^T + N with v_i = D_i and s = P W^2, so s v v^T has the
+// Values that all modes of one |k| share. Their covariance is C = s v v^T + N with v_i = D_i and s = P W^2, so s v v^T has the
 // derivative s (w_a v^T + v w_a^T), w_a = v (1/2 dlnP/du_a + dlnD/du_a), and with S = s v.v (Sherman & Morrison)
 //   1/2 tr(C^-1 C,a C^-1 C,b) = 2 s^2 (v.w_a) (v.w_b) / (N + S)^2 + S / (N + S) s (w_a.w_b - (v.w_a) (v.w_b) / v.v) / N.
 struct Shell {
@@ -73,7 +73,7 @@ Shell shell_of(const Slopes& power, const std::vector<Slopes>& growth) {
       for (std::size_t b = 0; b < 4; ++b) products[a][b] += square * slope[a] * slope[b];
     }
   }
-  // One channel has no other direction, which rounding would not leave at zero.
+  // With one channel this is exactly zero; rounding would not give that.
   if (growth.size() > 1)
     for (std::size_t a = 0; a < 4; ++a)
       for (std::size_t b = 0; b < 4; ++b) shell.across[a][b] = products[a][b] - shell.along[a] * shell.along[b] / shell.square;
@@ -102,12 +102,12 @@ Matrix4 fisher_information(const GaussianField& f) {
   const double fundamental = 2 * std::numbers::pi / (static_cast<double>(n) * f.cell);
   const double noise = f.cell * f.cell * f.cell / f.particles_per_cell;
 
-  std::vector<double> window(static_cast<std::size_t>(half + 1), 1.0);  // squared, of one axis
+  std::vector<double> window(static_cast<std::size_t>(half + 1), 1.0);  // squared window, for one axis
   for (std::int64_t i = 1; f.window && i <= half; ++i) {
     const double x = std::numbers::pi * static_cast<double>(i) / static_cast<double>(n);
     window[static_cast<std::size_t>(i)] = std::pow(std::sin(x) / x, 2);
   }
-  // What the weights of the two terms are in the end, added up over the modes of one |n|^2.
+  // The weights of the two terms, added up over the modes of one |n|^2.
   struct Weight {
     double along = 0, across = 0;
   };
@@ -141,7 +141,7 @@ Matrix4 fisher_information(const GaussianField& f) {
 }
 
 std::array<double, 4> posterior_fraction(const Matrix4& fisher) {
-  // Cholesky's factor L of F + 1 / prior_variance, which is positive; column a of its inverse by forward substitution.
+  // Cholesky's factor L of the positive matrix F + 1 / prior_variance; column a of its inverse by forward substitution.
   Matrix4 factor{};
   for (std::size_t i = 0; i < 4; ++i)
     for (std::size_t j = 0; j <= i; ++j) {

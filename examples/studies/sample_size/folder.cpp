@@ -1,4 +1,4 @@
-// The folder of a study: whose it is, and what is done in it.
+// The folder of a study: its owner, and its finished parts.
 
 #include <algorithm>
 #include <charconv>
@@ -25,7 +25,7 @@ constexpr const char *study_file = "study.txt", *predictions_file = "predictions
                      *universes_folder = "universes";
 
 std::string text_of(const fs::path& path) {
-  if (std::error_code none; !fs::is_regular_file(path, none)) return {};  // a pipe would wait for a writer
+  if (std::error_code none; !fs::is_regular_file(path, none)) return {};  // opening a pipe would wait for a writer
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
@@ -42,7 +42,7 @@ bool parse(const std::string& text, std::string& value) {
   return !text.empty();
 }
 
-// Calls f(name, value) for what decides the numbers.
+// Calls f(name, value) for everything that determines the results.
 template <class Options, class F>
 void for_each_decision(Options& o, F&& f) {
   f("network", o.network), f("box", o.box), f("cell", o.cell), f("training universes", o.training), f("test universes", o.test);
@@ -50,7 +50,7 @@ void for_each_decision(Options& o, F&& f) {
       f("universes in a step", o.universes_in_step);
 }
 
-// Of "size016-seed2": 16 and 2.
+// 16 and 2 for "size016-seed2".
 std::optional<std::pair<std::int64_t, std::int64_t>> training_of(const std::string& folder) {
   const auto middle = folder.find("-seed");
   std::pair<std::int64_t, std::int64_t> result;

@@ -1,9 +1,10 @@
-// Whether larger samples learn better: cubes of several sizes from the same universes, as many voxels a step and as many steps.
+// Do larger samples learn better? Cubes of several sizes from the same universes, with equal numbers of voxels a step and of
+// steps.
 //
 //   mpiexec -n 2 build/examples/sample_size --out sample-size
 //
-// goes on where it stopped when it is called again. It ends with a table, a picture and what was found, beside what was published
-// and what the information in a Gaussian field of that volume allows.
+// resumes where it stopped when it is called again. It ends with a table, a picture and the findings, compared with published
+// results and with the limit that the information in a Gaussian field of that volume allows.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace mpigrad::sample_size {
 
 namespace {
 
-// Of the universes that were learned from; none where some files are older than that, or where there are too few universes.
+// Scores on the universes of the training; none if some files are older than these scores, or if there are too few universes.
 std::optional<Scores> score_training(const StudyOptions& o, std::int64_t size, const std::vector<std::filesystem::path>& files) {
   if (o.training < least_universes) return std::nullopt;
   std::vector<std::vector<CubePrediction>> learned;
@@ -36,7 +37,7 @@ std::optional<Scores> score_training(const StudyOptions& o, std::int64_t size, c
   return score(learned, o.seed);
 }
 
-// Of one rank.
+// On one rank.
 void tell(const StudyOptions& o, const std::vector<std::int64_t>& seeds) {
   Results results{.box = o.box, .cell = o.cell};
   for (const auto size : o.sizes) {
@@ -108,7 +109,7 @@ void check(StudyOptions& o) {
   }
 }
 
-// What --report is of: the seeds whose trainings are done for all sizes, those that were given or else those that there are.
+// The seeds for --report: those whose trainings are done for all sizes, restricted to the given ones.
 std::vector<std::int64_t> find_report(StudyOptions& o, bool sizes_given) {
   read_study(o);
   if (!sizes_given) o.sizes = sizes_done(o);

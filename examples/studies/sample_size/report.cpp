@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The scores of a size, by the names that files have for them.
+// The scores of a size, by their names in files.
 struct Kind {
   const char* name;
   ParameterScores Scores::*scores;
@@ -61,7 +61,7 @@ Json to_json(const Finding& f) {
           {"verdict", name_of(f.verdict)}};
 }
 
-// The error of the smallest cubes, less by the published factor for each such ratio of sides.
+// The error of the smallest cubes, divided by the published factor for each such ratio of sides.
 double published_slope(const Results& results, std::int64_t size, std::size_t parameter) {
   const auto& smallest = results.sizes.front();
   const double ratio = std::log(static_cast<double>(size) / static_cast<double>(smallest.size)) /
@@ -69,7 +69,7 @@ double published_slope(const Results& results, std::int64_t size, std::size_t pa
   return smallest.scores.cube[parameter].error * std::pow(published.factor, -ratio);
 }
 
-// One panel. Each point is a series of its own, as is its interval, so that those have no dots at their ends.
+// One panel. Each point and each interval is a separate series, so that intervals have no dots at their ends.
 plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
   plot::Lines lines{.title = universe::parameter_names[parameter],
                     .x_label = "cells per side of a sample",
@@ -88,7 +88,7 @@ plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
   const auto label = [&](const char* text) { return legend ? std::string(text) : std::string(); };
   std::size_t colour = 0;
   std::vector<plot::Series> marks;
-  // Beside each other: their intervals would be one bar.
+  // Next to each other: their intervals would overlap in one bar.
   double beside = 0.978;
   for (const auto& [of, scores, name] : measured) {
     const auto hue = plot::series_colour(colour++);
@@ -109,7 +109,7 @@ plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
     cube.x.push_back(static_cast<double>(result.size)), cube.y.push_back(result.floor_cube[parameter]);
     box.x.push_back(static_cast<double>(result.size)), box.y.push_back(result.floor_box[parameter]);
   }
-  // What is published, for other sizes and another box: its slope, from where the smallest cubes are.
+  // The published slope, for other sizes and another box, starting at the smallest cubes.
   plot::Series claim{.label = label("slope as published"), .colour = plot::Colour{0.72, 0.58, 0.10}};
   for (const auto& result : results.sizes)
     claim.x.push_back(static_cast<double>(result.size)), claim.y.push_back(published_slope(results, result.size, parameter));
@@ -221,7 +221,7 @@ Json to_json(const Results& results) {
 
 void draw(const Results& results, const std::filesystem::path& path, bool overwrite) {
   plot::Figure figure("Error against the size of a sample");
-  // Colours mean the same everywhere; the legend goes where curves fall most and leave it a corner.
+  // Colours have the same meaning everywhere; the legend goes to the panel where curves fall most and leave a corner free.
   std::size_t steepest = 0;
   double most = 0;
   for (std::size_t p = 0; p < 4 && !results.sizes.empty(); ++p) {

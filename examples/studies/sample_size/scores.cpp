@@ -13,7 +13,7 @@ namespace mpigrad::sample_size {
 namespace {
 
 double square(double x) { return x * x; }
-// What is predicted without error has a factor, too: a very large one.
+// A prediction without error also gets a finite, very large factor.
 double logarithm(double error) { return std::log(std::max(error, 1e-300)); }
 
 double mean(const std::vector<double>& values) {
@@ -28,7 +28,7 @@ double variance(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size() - 1);
 }
 
-// One training's predictions for one universe, added up.
+// The sums of one training's predictions for one universe.
 struct Sums {
   double cubes = 0;
   std::array<double, 4> truth{}, predicted{}, squares{};  // predicted: sum; squares: sum of squared errors of the cubes
@@ -54,24 +54,24 @@ Universes sums_of(const std::vector<CubePrediction>& predictions) {
   return universes;
 }
 
-// Residuals of the regression of y on x, each of the line through all other points: the ordinary one's over 1 - leverage.
+// Residuals of the regression of y on x, each from the line through all other points: the ordinary residual over 1 - leverage.
 std::vector<double> left_out_residuals(const std::vector<double>& x, const std::vector<double>& y) {
   const auto n = static_cast<double>(x.size());
   const double mean_x = mean(x), mean_y = mean(y), spread = variance(x) * (n - 1);
   double product = 0;
   for (std::size_t i = 0; i < x.size(); ++i) product += (x[i] - mean_x) * (y[i] - mean_y);
-  const bool flat = spread <= 1e-24 * (1 + n * mean_x * mean_x);  // the same prediction everywhere: there is only an offset
+  const bool flat = spread <= 1e-24 * (1 + n * mean_x * mean_x);  // equal predictions: only an offset
   std::vector<double> residuals;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double leverage = 1 / n + (flat ? 0 : square(x[i] - mean_x) / spread);
     const double residual = y[i] - mean_y - (flat ? 0 : product / spread * (x[i] - mean_x));
-    // A point that the line must go through says nothing about the line.
+    // Leverage 1: all other points have the same x, and the best line through them is their mean.
     residuals.push_back(leverage < 1 - 1e-9 ? residual / (1 - leverage) : (y[i] - mean_y) * n / (n - 1));
   }
   return residuals;
 }
 
-// A mean squared error as a ratio of sums over universes, of each training.
+// A mean squared error as a ratio of sums over universes, for each training.
 struct Ratio {
   std::vector<std::vector<double>> above{};  // [training][universe]
   std::vector<double> below{};               // [universe]
@@ -119,20 +119,20 @@ void check_same_universes(const Universes& first, const Universes& other) {
         a->second.cubes, a->first, b->second.cubes, b->first);
 }
 
-// Student's t of 97.5 %; of freedoms in between that of the lower one, which is larger.
+// Student's t of 97.5 %; between tabulated degrees of freedom the value of the lower one, which is larger.
 double student(double freedom) {
   constexpr std::array<double, 10> table{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
   const auto whole = static_cast<std::size_t>(std::max(1.0, freedom + 1e-9));
   return whole <= table.size() ? table[whole - 1] : 1.960 + 2.5 / static_cast<double>(whole);
 }
 
-// Variance of the logarithm of the mean of the trainings' errors.
+// The variance of the logarithm of the mean of the trainings' errors.
 double training_variance(const Score& score) {
   const auto n = static_cast<double>(score.of_training.size());
   return n > 1 && score.error > 0 ? square(score.spread / score.error) / n : 0;
 }
 
-// Half of the interval of ln(from / to), for the difference that other trainings would make.
+// Half of the interval of ln(from / to) due to the difference between trainings.
 double of_trainings(const Score& from, const Score& to, Of of) {
   if (of == Of::same_trainings) {
     require(from.of_training.size() == to.of_training.size(), "[scores] the same trainings are as many, got {} and {}",

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Each rank simulates universes of its own; those that are there stay.
+// Each rank simulates some of the missing universes; existing ones stay.
 void simulate_missing(const Communicator& world, const StudyOptions& o) {
   const auto folder = fs::path(o.out) / "universes";
   auto& transport = world.transport();
@@ -41,7 +41,7 @@ void simulate_missing(const Communicator& world, const StudyOptions& o) {
     for (std::int64_t i = 0; i < count; ++i)
       if (!fs::exists(folder / universe::file_name(static_cast<std::uint64_t>(i)))) missing.push_back(i);
   });
-  // All ranks have looked before the first of them writes.
+  // All ranks have looked before the first one writes.
   transport.barrier();
   if (!missing.empty() && world.rank() == 0 && !o.quiet)
     fmt::print(stderr, "simulating {} universes of {}^3 cells of {:g} Mpc/h\n", missing.size(), o.box, o.cell);
@@ -57,13 +57,13 @@ void simulate_missing(const Communicator& world, const StudyOptions& o) {
   trainer::together(world, [&] { check_universes(o, world.rank(), world.size()); });
 }
 
-// Samples are split among ranks as far as a batch has them, and in depth beyond.
+// Ranks split the samples as far as a batch has them, and the depth beyond.
 GridExtents grid_for(std::int64_t batch, int ranks) {
   const int sample = static_cast<int>(std::gcd(batch, static_cast<std::int64_t>(ranks)));
   return {.sample = sample, .depth = ranks / sample};
 }
 
-// Under its name only when it is whole: a file of that name says that the training is done.
+// The file gets its name only when it is complete: a file of that name means that the training is done.
 void write_predictions(const fs::path& path, const Predictions& p, std::int64_t cubes) {
   std::string text = "universe,cube";
   for (const auto* kind : {"predicted", "true"})
@@ -84,7 +84,7 @@ std::vector<std::int64_t> numbers(std::int64_t first, std::int64_t count) {
   return result;
 }
 
-// A ridge regression on the power spectra and one-point numbers of the cubes that a network learns from.
+// Fits a ridge regression on the power spectra and one-point statistics of the cubes of the training.
 void fit_regression(const Communicator& world, const StudyOptions& o, const data::SourcePtr& boxes, std::int64_t size) {
   std::optional<CubeSource> source;
   trainer::together(world, [&] { source.emplace(boxes, size); });
@@ -107,7 +107,7 @@ void fit_regression(const Communicator& world, const StudyOptions& o, const data
     };
     const auto file = regression_of(o, size);
     std::error_code error;
-    fs::create_directories(file.parent_path(), error);  // writing says what is wrong
+    fs::create_directories(file.parent_path(), error);  // writing throws if this failed
     if (!of_training.predicted.empty()) write(training_beside(file), of_training);
     write(file, predictions);
   });
@@ -121,11 +121,11 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
   t.epochs = o.epochs, t.batch = cubes_per_step(o, size), t.learning_rate = o.learning_rate, t.clip_norm = 1;
   t.warm_up = std::min(1.0, static_cast<double>(o.epochs) / 8);
   t.seed = static_cast<std::uint64_t>(seed), t.resume = trainer::newest_in_out, t.checkpoint_every = 1;
-  t.quiet = o.quiet, t.json = true;  // tables of one training are nothing here
+  t.quiet = o.quiet, t.json = true;  // no tables of single trainings
   const auto extents = grid_for(t.batch, world.size());
   const trainer::Outputs out(world, t.out, {}, true);
   const auto grid = trainer::grid_of_ranks(world, t, extents);
-  std::optional<data::Loader> train_set, test_set, still_set;  // still: the training's, neither shuffled nor turned
+  std::optional<data::Loader> train_set, test_set, still_set;  // still_set: training cubes, neither shuffled nor rotated
   std::unique_ptr<CosmoFlow> net;
   std::shared_ptr<const CubeSource> source;
   trainer::together(world, [&] {
@@ -144,7 +144,7 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
   if (world.rank() == 0 && !o.quiet)
     fmt::print(stderr, "{}^3, seed {}: {} cubes a step, {} steps, grid {}\n", size, seed, t.batch,
                o.epochs * optimizer_steps(*train_set, 1), trainer::to_string(extents));
-  if (o.network == "pyramid") fit_last_layer(*net, *still_set);  // a checkpoint has a later one
+  if (o.network == "pyramid") fit_last_layer(*net, *still_set);  // a checkpoint replaces it
   Predictions of_training, predictions;
   return trainer::train(world, t, extents, out,
                         {.program = "sample_size",
@@ -189,7 +189,7 @@ int train_all(const Communicator& world, const StudyOptions& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
     std::error_code error;
-    fs::create_directories(o.out, error);  // claim_folder says what is wrong
+    fs::create_directories(o.out, error);  // claim_folder throws if this failed
     if (fs::is_directory(o.out, error)) lock.emplace(o.out);
     claim_folder(o);
   });
@@ -207,7 +207,7 @@ int train_all(const Communicator& world, const StudyOptions& o) {
   };
   for (const auto size : o.sizes)
     if (!is_there(regression_of(o, size))) fit_regression(world, o, boxes, size);
-  // Seed by seed, so that what is there after a part of the time is a study, too.
+  // Seed by seed, so that an interrupted study already has results for all sizes.
   for (std::int64_t seed = 1; seed <= o.seeds; ++seed)
     for (const auto size : o.sizes) {
       if (is_there(predictions_of(o, size, seed))) continue;

@@ -1,4 +1,4 @@
-// scaling learn: how many samples W workers need to an error, and what their speed is worth.
+// scaling learn: the samples that W workers need to an error, and the time that this takes.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -25,13 +25,13 @@ namespace {
 namespace fs = std::filesystem;
 using tool::UsageError;
 
-// A rate is not judged by the seeds that it was chosen for.
+// A rate is not judged by the seeds for which it was chosen.
 constexpr std::uint64_t first_seed = 1, first_tuning_seed = 1'000'001;
 constexpr std::int64_t most_seeds = 1'000'000;
-// Of a machine, where --more-workers says nothing and they fit.
+// Numbers of workers for a machine if --more-workers is not given and they fit.
 const std::vector<int> more_workers{128, 1024, 15000};
 
-// RunResult in numbers, for ranks that had no worker.
+// RunResult as numbers, for ranks without a worker.
 constexpr std::size_t result_numbers = 9;
 std::array<double, result_numbers> numbers_of(const RunResult& r) {
   return {r.reached ? 1.0 : 0.0,
@@ -64,12 +64,12 @@ struct Search {
   std::int64_t every = 1;
   std::string data{};
   RunFile& file;
-  std::map<int, Communicator> first_ranks{};  // so many of the world's
+  std::map<int, Communicator> first_ranks{};  // the first so many ranks of the world
 
   double budget(int workers) const { return static_cast<double>(task.budget) * std::max(1.0, workers / 64.0); }
 
-  // The run, or what an earlier call has left of it; on as many of the first ranks as share the workers evenly, which is one for
-  // one worker, while the others wait. Collective.
+  // Runs a training, or takes it from an earlier call, on as many of the first ranks as share the workers evenly (one for one
+  // worker), while the others wait. Collective.
   RunResult run(int workers, double rate, std::uint64_t seed, double budget) {
     const RunKey key{task.name, synchronisation, every, workers, task.batch, rate, seed, data, task.goal};
     const int ranks = std::gcd(workers, world.size());
@@ -102,7 +102,7 @@ struct Search {
 
 double to_goal(const RunResult& r) { return r.reached ? r.samples : std::numeric_limits<double>::infinity(); }
 
-// The rate whose median over the seeds for tuning is lowest; of those that none reaches with, the one that came nearest.
+// The rate with the lowest median over the tuning seeds; if no rate reaches the goal, the one that comes nearest.
 double tune(Search& search, int workers, const std::vector<double>& rates) {
   auto budget = search.budget(workers);
   double best = std::numeric_limits<double>::infinity(), nearest = best, chosen = rates.front();
@@ -114,7 +114,7 @@ double tune(Search& search, int workers, const std::vector<double>& rates) {
     }
     const double median = tool::median(samples), error = tool::median(errors);
     if (median < best || (std::isinf(best) && error < nearest)) best = median, nearest = error, chosen = rate;
-    // What needs twice as long as the best so far need not be seen to its end.
+    // A run that needs twice as long as the best so far is stopped.
     if (std::isfinite(best))
       budget = std::min(budget, std::max(2 * best, 4.0 * workers * static_cast<double>(search.task.batch)));
   }
@@ -192,7 +192,7 @@ Task task_of(const LearnOptions& o) {
   return task;
 }
 
-// What a run is of, beside its key's numbers. No commas: it is a cell of a table.
+// Describes a run's data, in addition to its key's numbers. No commas, because it is a cell of a table.
 std::string data_of(const LearnOptions& o, const Task& task) {
   auto text =
       fmt::format("seed {} of {}+{} looked at every {}", o.data_seed, task.training->size(), task.test->size(), task.every);
@@ -279,7 +279,7 @@ int learn(const Communicator& world, const LearnOptions& given) {
     if (world.rank() == 0) lock.emplace(o.out);
     file.emplace(fs::path(o.out) / "runs.csv");
   });
-  world.transport().barrier();  // all have read it before rank 0 writes
+  world.transport().barrier();  // all ranks have read it before rank 0 writes
   std::sort(o.workers.begin(), o.workers.end());
   o.workers.erase(std::unique(o.workers.begin(), o.workers.end()), o.workers.end());
   if (machine && o.more_workers.empty())

@@ -27,7 +27,7 @@ Synchronisation synchronisation_of(const std::string& name) {
   return Synchronisation::gradients;
 }
 
-// The mean over all test samples, of which each rank looks at its part.
+// The mean over all test samples; each rank evaluates its part.
 double test_error(const Communicator& world, const Task& task, nn::Module& net, const data::Loader& loader) {
   Untaped untaped;
   const nn::EvaluationMode mode(net);
@@ -91,7 +91,7 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
       WorkersStep step;
       try {
         step = workers.step(x, y, task.loss);
-      } catch (const Workers::Diverged&) {  // on all ranks
+      } catch (const Workers::Diverged&) {  // thrown on all ranks
         result.error = std::numeric_limits<double>::infinity(), result.samples = samples;
         ended = true;
         break;
@@ -113,7 +113,7 @@ RunResult train_to_goal(const Communicator& world, const Task& task, const RunKe
 }
 
 RunFile::RunFile(const std::filesystem::path& path) : path_(path) {
-  if (std::error_code none; !std::filesystem::is_regular_file(path, none)) return;  // a pipe would wait for a writer
+  if (std::error_code none; !std::filesystem::is_regular_file(path, none)) return;  // opening a pipe would wait for a writer
   std::ifstream file(path);
   if (!file) return;
   std::string line;
@@ -122,7 +122,7 @@ RunFile::RunFile(const std::filesystem::path& path) : path_(path) {
     throw tool::UsageError(
         fmt::format("{} is no table of runs of this version of the program; another --out, or without that file", path.string()));
   for (int number = 2; std::getline(file, line); ++number) {
-    // A last line that was being written when the program was killed.
+    // The program was killed while it wrote the last line.
     if (file.eof()) break;
     std::vector<std::string> cells;
     for (std::size_t begin = 0; begin <= line.size();) {

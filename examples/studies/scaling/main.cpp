@@ -4,8 +4,8 @@
 //   build/examples/scaling speed --grids "sample=1 sample=2 depth=2" --out study -- build/examples/cosmoflow train --data runs
 //   build/examples/scaling report study
 //
-// `learn` trains W logical workers on the ranks that there are, counts the samples to an error, and holds that against the
-// gradient noise scale and the time of steps; `speed` runs a trainer on several grids; both end with report.html.
+// `learn` trains W virtual workers on the available ranks, counts the samples to an error, and compares that with the gradient
+// noise scale and the time of steps; `speed` runs a trainer on several grids; both end with report.html.
 
 #include <CLI/CLI.hpp>
 #include <string_view>
@@ -41,7 +41,7 @@ int run_on_ranks(int argc, char** argv) {
   });
 }
 
-// `speed` starts ranks of its own.
+// `speed` starts ranks itself.
 int run_alone(int argc, char** argv) {
   Commands c;
   if (const int code = tool::parse(c.app, argc, argv); code >= 0) return code;

@@ -1,4 +1,4 @@
-// report.html: what a folder holds of `scaling learn` and `scaling speed`, on one page.
+// report.html: all results of `scaling learn` and `scaling speed` in a folder, on one page.
 
 #include <algorithm>
 #include <filesystem>
@@ -36,7 +36,7 @@ std::string synchronisation_of(const Json& document) {
                      document.at("every").get<std::int64_t>());
 }
 
-// What it costs in samples to synchronise less, and what it saves in time: studies of one goal beside each other.
+// Compares studies with the same goal: additional samples due to less synchronisation, and time saved.
 void compare(plot::Page& page, const std::vector<Json>& documents) {
   std::map<std::string, std::vector<const Json*>> goals;
   for (const auto& each : documents)

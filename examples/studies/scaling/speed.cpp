@@ -1,4 +1,4 @@
-// `scaling speed`: a trainer on several grids, each in a job of its own.
+// `scaling speed`: runs a trainer on several grids, each in a separate job.
 
 #include <CLI/CLI.hpp>
 
@@ -85,7 +85,7 @@ void check(const SpeedOptions& o) {
 
 void add_speed(CLI::App& app, SpeedOptions& o) {
   auto* speed = app.add_subcommand("speed", "a trainer on several grids: its speed, and what communication takes of it");
-  // More words would end with the `--` ahead of the program, and take it with them.
+  // An option with more words would end with the `--` before the program, and swallow it.
   speed
       ->add_option("--grids", o.grids,
                    "\"sample=1 sample=2 depth=2\", one word of the shell: each is a --grid of the trainer; speed-ups are against "
@@ -114,7 +114,7 @@ void add_speed(CLI::App& app, SpeedOptions& o) {
   speed->add_flag("--quiet", o.quiet, "no line for each run");
   speed->add_flag("--json", o.json, "print one JSON document and nothing else");
   speed->add_option("command", o.command,
-                    "behind --: a trainer and its arguments, --batch among them; --grid and --out are given");
+                    "after --: a trainer and its arguments, --batch among them; --grid and --out are given");
   speed->footer(
       "Exit codes: 0 all runs have ended; 1 some have failed, and their rows say how; 2 wrong arguments. SIGTERM and SIGINT end "
       "the "

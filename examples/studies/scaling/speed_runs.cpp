@@ -37,7 +37,7 @@ class Speed {
     for (const auto& grid : study.grids) elastic::require_program(words_of(grid, false).front());
   }
 
-  // In turns, so that what slows the machine for a while slows all grids.
+  // In turns, so that a temporary slowdown of the machine affects all grids.
   void run() {
     for (std::int64_t repeat = 1; repeat <= o_.repeats; ++repeat)
       for (auto& grid : study_.grids) {
@@ -69,7 +69,7 @@ class Speed {
     return words;
   }
 
-  // Empty: it has ended with 0, or a signal came.
+  // Empty: it ended with exit code 0, or a signal came.
   std::string failure_of(const Measured& grid, bool silent, int& code) {
     elastic::Job job(words_of(grid, silent), log_of(grid, silent));
     const auto start = std::chrono::steady_clock::now();
@@ -97,7 +97,7 @@ class Speed {
     std::error_code error;
     fs::create_directories(folder, error);
     require(!error, "[scaling] {} cannot be made: {}", folder.string(), error.message());
-    fs::remove(summary, error);  // that of the run before would pass for this one's
+    fs::remove(summary, error);  // the previous run's summary would be taken for this one's
     int code = -1;
     grid.failure = failure_of(grid, false, code);
     if (asked != 0) return;
@@ -123,12 +123,12 @@ class Speed {
     }
   }
 
-  // Of a training that writes nothing the speed is in what it prints.
+  // A training that writes nothing prints its speed.
   void train_silently(Measured& grid) {
     int code = -1;
     const auto failure = failure_of(grid, true, code);
     if (asked != 0) return;
-    // The program has no such option, or not on this device.
+    // The program does not have this option, or not on this device.
     if (code == 2 && failure.find("grid.communication") != std::string::npos) {
       study_.never_silent = last_line(log_of(grid, true));
       return;
@@ -167,7 +167,7 @@ class Speed {
 int measure(SpeedStudy& study, const SpeedOptions& o, const std::string& launcher) {
   Speed speed(o, study, launcher);
   setenv("OMP_NUM_THREADS", std::to_string(o.threads).c_str(), 1);
-  unsetenv("MPIGRAD_THREADS");  // would overrule it
+  unsetenv("MPIGRAD_THREADS");  // it would take precedence
   for (const int signal : {SIGTERM, SIGINT}) {
     struct sigaction action {};
     action.sa_handler = note_signal;

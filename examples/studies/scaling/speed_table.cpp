@@ -21,12 +21,12 @@ using Json = nlohmann::ordered_json;
 
 const double none = std::nan("");
 
-// What a grid's runs come to; NaN is what is not known.
+// The results of a grid's runs; NaN if unknown.
 struct Row {
   const Measured* measured = nullptr;
-  double rate = none, spread = none, milliseconds = none;  // per second; (largest - smallest) / median; of a step
+  double rate = none, spread = none, milliseconds = none;  // samples per second; (largest - smallest) / median; per step
   double speed_up = none, efficiency = none;
-  double exposed = none, waiting = none;  // shares of a step
+  double exposed = none, waiting = none;  // fractions of a step
 };
 
 std::vector<Row> rows_of(const SpeedStudy& study) {
@@ -38,7 +38,7 @@ std::vector<Row> rows_of(const SpeedStudy& study) {
       row.milliseconds = 1e3 * static_cast<double>(m.batch) / row.rate;
       const auto [low, high] = std::minmax_element(m.rates.begin(), m.rates.end());
       if (m.rates.size() > 1) row.spread = (*high - *low) / row.rate;
-      // Times of a sample are inverse rates. Noise may make the run that exchanges more the faster one.
+      // Times of a sample are inverse rates. Because of noise the run that exchanges more may be faster.
       if (m.ranks == 1) row.exposed = 0;
       else if (const double silent = median(m.silent_rates); silent > 0 && m.silent_failure.empty())
         row.exposed = std::max(0.0, 1 - row.rate / silent);
@@ -140,7 +140,7 @@ std::string notes_of(const SpeedStudy& s, const std::vector<Row>& rows) {
   return text;
 }
 
-// One series for each way of splitting, behind what one rank makes, from which all of them start.
+// One series for each way of splitting; all start with the point of one rank.
 std::vector<plot::Series> series_of(const std::vector<Row>& rows, double Row::*value, double factor) {
   std::vector<plot::Series> list;
   const auto add = [&](plot::Series& series, const Row& row) {
@@ -151,7 +151,7 @@ std::vector<plot::Series> series_of(const std::vector<Row>& rows, double Row::*v
     if (std::isfinite(row.rate) && !row.measured->way.empty() &&
         std::find(ways.begin(), ways.end(), row.measured->way) == ways.end())
       ways.push_back(row.measured->way);
-  if (ways.empty()) ways.emplace_back();  // one rank, and no others
+  if (ways.empty()) ways.emplace_back();  // only one rank
   auto ascending = rows;
   std::stable_sort(ascending.begin(), ascending.end(),
                    [](const Row& a, const Row& b) { return a.measured->ranks < b.measured->ranks; });
@@ -214,7 +214,7 @@ std::string csv_of(const std::vector<Row>& rows) {
   return text;
 }
 
-// Columns as wide as what is in them: text, at the ends, to the left, numbers to the right.
+// Columns as wide as their contents: the first and last are text, aligned left; numbers are aligned right.
 std::string text_of(const std::vector<std::vector<std::string>>& lines) {
   std::vector<std::size_t> widths(lines.front().size(), 0);
   for (const auto& line : lines)
@@ -249,7 +249,7 @@ void tell(const SpeedStudy& study, const SpeedOptions& o) {
   const bool anything = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return std::isfinite(row.speed_up); });
   std::error_code error;
   if (anything) draw(folder / (name + ".png"), study, rows);
-  else fs::remove(folder / (name + ".png"), error);  // of results that these replace
+  else fs::remove(folder / (name + ".png"), error);  // picture of the replaced results
   trainer::write_text(folder / (name + ".csv"), csv_of(rows));
   trainer::write_text(folder / (name + ".json"), tool::to_text(document) + "\n");
   write_report(o.out);

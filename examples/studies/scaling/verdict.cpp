@@ -20,12 +20,12 @@ using Json = nlohmann::ordered_json;
 
 const double none = std::nan("");
 
-// One number of workers: what was measured, what the law says of it, and what its speed is worth.
+// One number of workers: its measurement, the law's prediction, and its speed.
 struct Row {
   int workers = 1;
-  const WorkersResult* measured = nullptr;  // none: more workers than were trained, whose samples are the law's
+  const WorkersResult* measured = nullptr;  // null: more workers than were trained; samples by the law
   double samples = none;                    // to the goal
-  double efficiency = none, law = none;     // statistical: E_1 / E_P, and what the noise scale predicts of it
+  double efficiency = none, law = none;     // statistical: E_1 / E_P, and the prediction by the noise scale
   double rate = none;                       // samples per second
   std::string rate_is{};                    // "measured", "simulated", "ideal"
   double parallel = none, learning = none;  // speed-ups
@@ -48,7 +48,7 @@ std::vector<Row> rows_of(const Study& study, const planner::Machine* machine, co
                 statistical_efficiency(batch, one.workers, study.critical_batch);
     if (row.measured) row.efficiency = one.samples / row.samples;
     else row.samples = one.samples / row.law;
-    // A task whose steps are no network's has no time but the ideal one.
+    // A task without a network has only the ideal step time.
     if (machine && !study.task.rate_law) {
       const double seconds = simulated_step(study.task, *machine, row.workers, study.batch, study.synchronisation, study.every);
       row.rate = row.workers * batch / seconds, row.rate_is = "simulated";
@@ -162,7 +162,7 @@ std::string notes_of(const Study& s, const std::vector<Row>& rows, const planner
   return text;
 }
 
-// Of the files, without ending. Studies of one task that differ in what was asked for keep theirs.
+// The name of the files, without extension. Studies of one task with different options have different names.
 std::string name_of(const Study& study, const LearnOptions& o) {
   auto name = fmt::format("{}{}-{}", learn_prefix, study.task.name, study.synchronisation);
   if (study.synchronisation != "gradients") name += fmt::format("-{}", study.every);
@@ -173,7 +173,7 @@ std::string name_of(const Study& study, const LearnOptions& o) {
   return name;
 }
 
-// The table for programs: numbers as they are, empty where there is none.
+// The table for programs: full precision, empty cells for missing numbers.
 std::string csv_of(const std::vector<Row>& rows) {
   std::string text =
       "workers,measured,learning_rate,samples,statistical_efficiency,predicted_efficiency,parallel_speed_up,learning_speed_up,"

@@ -13,14 +13,14 @@
 namespace mpigrad::planner {
 namespace {
 
-// The link of a group's ring or tree: that of the outermost level it spans. Of its ranks on one unit of the next inner level each
-// has its part of what the unit sends, and all groups of the same kind send at once.
+// The link of a group's ring or tree: that of the outermost level it spans. The group's ranks in one unit of the next inner level
+// share the unit's bandwidth, and all groups of the same kind send at once.
 Link link_of(const std::vector<int>& ranks, const Machine& machine) {
   const auto [lowest, highest] = std::minmax_element(ranks.begin(), ranks.end());
   const int at = machine.level_between(*lowest, *highest);
   const auto& level = machine.levels[static_cast<std::size_t>(at)];
   double bandwidth = at == 0 ? level.bandwidth / level.sharing : machine.levels[0].bandwidth;
-  // On the way up there are links of units that hold fewer of the group's ranks than send through them.
+  // The path upwards passes links of units in which fewer ranks are of the group than send through the link.
   for (int outer = 1; outer <= at; ++outer) {
     const auto& link = machine.levels[static_cast<std::size_t>(outer)];
     const int unit = machine.levels[static_cast<std::size_t>(outer) - 1].ranks;
@@ -33,7 +33,7 @@ Link link_of(const std::vector<int>& ranks, const Machine& machine) {
   return {.latency = level.latency, .seconds_per_byte = 1 / bandwidth};
 }
 
-// What was measured of this call, by the ranks of a node.
+// The measurement of this call, for so many ranks of a node.
 const MeasuredCall* measured_call(const Machine& machine, std::string_view call, int ranks) {
   for (const auto& measured : machine.calls)
     if (measured.call == call && measured.ranks == ranks) return &measured;
@@ -46,7 +46,7 @@ int rank_of(const GridPlace& place, const GridPlace& extents) {
   return rank;
 }
 
-// Levels of messages, each found once.
+// Levels of messages, each looked up once.
 class Levels {
  public:
   Levels(const Machine& machine, const std::optional<GridExtents>& grid) : machine_(machine), grid_(grid) {}
@@ -68,7 +68,7 @@ class Levels {
 
 double messages_seconds(const std::vector<DryRecord>& calls, int rank, const Machine& machine, Levels& levels) {
   double longest = 0;
-  // Both directions at once; messages of one direction share the rank's link, but not their latency.
+  // Both directions at once; messages of one direction share the rank's link, but each has its latency.
   for (const auto direction : {DryRecord::What::send, DryRecord::What::receive}) {
     double latency = 0, seconds = 0, within = 0;
     const auto* measured = measured_call(machine, "exchange", 2);
@@ -93,7 +93,7 @@ double messages_seconds(const std::vector<DryRecord>& calls, int rank, const Mac
 
 namespace {
 
-// A group's link, and whether one unit of the innermost level joins it: of thousands of ranks not to be found out for each call.
+// A group's link, and whether one unit of the innermost level contains it; cached, because groups may have thousands of ranks.
 struct GroupLink {
   Link link;
   bool innermost = false;
@@ -112,7 +112,7 @@ double collective_seconds(const DryRecord& call, const Machine& machine, int nod
   const auto& link = place->second.link;
   if (const auto* measured = measured_call(machine, call.name(), p); measured && p <= node_ranks && place->second.innermost)
     return measured->seconds(bytes);
-  // Formulas are in bytes of all parts together.
+  // Formulas take the bytes of all parts together.
   const bool is_part = block_traits_of(call.kind).in == BlockRows::own;
   return best(call.kind, p, is_part ? bytes * p : bytes, link).seconds;
 }
@@ -128,15 +128,15 @@ namespace {
 
 enum class CallKind : std::uint8_t { halo, redistribution, collective, gradient };
 
-// What a rank says, and to which end.
+// The kind of an event's communication.
 CallKind kind_of(const StepEvent& event) {
   const bool messages = std::all_of(event.calls.begin(), event.calls.end(), std::mem_fn(&DryRecord::is_message));
   if (messages) return event.op == "redistribute" ? CallKind::redistribution : CallKind::halo;
-  // Reductions that belong to no op are those of gradients (framework/engine/buckets.h).
+  // Reductions that do not belong to an op are those of gradients (framework/engine/buckets.h).
   return event.communicates ? CallKind::collective : CallKind::gradient;
 }
 
-// The messages that are sent and received together, or one collective, of a rank by itself.
+// Seconds of the messages that are sent and received together, or of one collective, for a rank by itself.
 double seconds_of(const std::vector<DryRecord>& calls, int rank, const Machine& machine, Levels& levels, GroupLinks& links,
                   int node_ranks) {
   double seconds = messages_seconds(calls, rank, machine, levels);
@@ -159,7 +159,7 @@ GridPlace place_of(int rank, const GridExtents& grid) {
 int farthest_level(const Machine& machine, const GridExtents& grid, int a, int b) {
   const auto extents = extents_of(grid);
   const auto from = place_of(a, grid), to = place_of(b, grid);
-  // Units that are no multiple of a group of samples lie differently to the next group, and so on for a few of them.
+  // If a unit is not a multiple of a group of samples, the next groups are placed differently; a few of them are compared.
   constexpr int most_groups = 8;
   int outermost = machine.level_between(a, b);
   const int outer = static_cast<int>(machine.levels.size()) - 1;
@@ -204,7 +204,7 @@ StepTime time_step(const StepTrace& step, int rank, const Machine& machine, cons
   GroupLinks links;
   StepTime time;
   time.layers.resize(step.layers.size());
-  // Two clocks: the rank's own, and that of the link, on which started calls follow each other.
+  // Two clocks: the rank's own, and that of the link, on which started calls follow one another.
   double now = 0, link = 0, work = 0, measured = 0;
   struct Started {
     double end = 0, seconds = 0;
@@ -230,7 +230,7 @@ StepTime time_step(const StepTrace& step, int rank, const Machine& machine, cons
     if (call.kind == CallKind::gradient) time.gradients += call.seconds - std::min(call.seconds, behind);
   };
   for (const auto& event : step.events) {
-    // Calls of an event that is no op between ranks were started before it.
+    // Calls of an event that is not an op between ranks were started before it.
     if (!event.calls.empty()) {
       const double seconds = seconds_of(event.calls, rank, machine, levels, links, node_ranks) * event.times;
       const auto kind = kind_of(event);

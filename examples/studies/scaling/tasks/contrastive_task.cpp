@@ -1,5 +1,5 @@
-// Which two exposures show the same crystal, by embeddings that are compared within a worker's batch: a loss that is no mean over
-// samples, as each is told from the others of its batch.
+// Finds which two exposures show the same crystal, by embeddings that are compared within a worker's batch. The loss is not a
+// mean over samples, because each sample is compared with the others of its batch.
 
 #include <cmath>
 #include <limits>
@@ -18,10 +18,10 @@
 namespace mpigrad::scaling {
 namespace {
 
-constexpr std::int64_t width = 16;  // of an embedding
+constexpr std::int64_t width = 16;  // width of an embedding
 
-// Two channels, each an exposure of its own, turned and mirrored at random; the class is the crystal's defect, which nobody asks
-// for.
+// Two channels, two exposures, each rotated and mirrored at random; the class is the crystal's defect, which this task does not
+// use.
 data::SourcePtr pairs(const std::string& name, std::int64_t count, const Philox& random) {
   return classed({.name = name, .count = count, .extents = {1, lattice_side, lattice_side}, .channels = 2},
                  [&](std::int64_t sample, std::span<float> pixels) {
@@ -61,13 +61,13 @@ class Network : public nn::Module {
   nn::Linear linear_{*this, "linear", {.out = width, .whole = true}};
 };
 
-// Unit rows of both views.
+// Rows of both views, normalised to length 1.
 std::pair<Tensor, Tensor> views_of(const Tensor& prediction) {
   require(!prediction.layout(), "[contrastive] the loss is one of a worker's batch, and this one is split over ranks");
   return {contrastive::unit_rows(slice(prediction, 1, 0, width)), contrastive::unit_rows(slice(prediction, 1, width, 2 * width))};
 }
 
-// NT-Xent (Chen et al. 2020) of one worker, as in models/losses/contrastive/pairs.h, which asks for a communicator.
+// NT-Xent (Chen et al. 2020) for one worker, as in models/losses/contrastive/pairs.h, which needs a communicator.
 Tensor nt_xent(const Tensor& prediction, const Tensor&) {
   constexpr double temperature = 0.2;
   const auto [a, b] = views_of(prediction);
@@ -79,8 +79,8 @@ Tensor nt_xent(const Tensor& prediction, const Tensor&) {
   return (sum(all) - sum(a * b) * (2 / temperature)) * (0.5 / static_cast<double>(n));
 }
 
-// Samples whose first view is nearer to the second view of another one than to its own, among 16 that follow each other, so that
-// it does not depend on the batch.
+// The number of samples whose first view is nearer to another sample's second view than to its own, among 16 consecutive samples,
+// so that it does not depend on the batch.
 double mistaken(const Tensor& prediction, const Tensor&) {
   constexpr std::size_t group = 16;
   const auto [a, b] = views_of(prediction);

@@ -1,6 +1,6 @@
-// Contact maps of chains through a code of few numbers, by an autoencoder: the stand-in for trajectories of folding proteins.
-// Chains have two or three segments, each a helix or a strand, of random lengths, antiparallel and joined by loops; then residues
-// that overlap are pushed apart, the whole is drawn together, and bonds are given their length. Made, not proteins.
+// An autoencoder that compresses contact maps of chains to a few numbers, in place of trajectories of folding proteins. Chains
+// have two or three segments, each a helix or a strand, of random lengths, antiparallel and joined by loops; then overlapping
+// residues are pushed apart, the chain is contracted, and bonds get their length. Generated chains, not proteins.
 
 #include <array>
 #include <cmath>
@@ -31,13 +31,13 @@ struct Segment {
 std::vector<Segment> draw_segments(const Philox& random) {
   constexpr std::size_t loop = 2;
   const std::size_t count = 2 + random.below(0, 2), all = static_cast<std::size_t>(residues);
-  const bool same = random.below(1, 2) == 0;  // all of a kind, or each its own
+  const bool same = random.below(1, 2) == 0;  // all segments of one kind, or each of a random kind
   const bool helix = random.below(2, 2) == 0;
   std::vector<Segment> segments;
   std::size_t at = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const auto left = all - at, even = left / (count - i);
-    // About the same length each, and what is left for the last.
+    // About equal lengths; the last segment gets the rest.
     const auto length = i + 1 == count ? left : even - 2 + random.below(10 + i, 5);
     segments.push_back(
         {.helix = same ? helix : random.below(20 + i, 2) == 0, .first = at, .last = at + length - (i + 1 < count ? loop : 0)});
@@ -46,7 +46,7 @@ std::vector<Segment> draw_segments(const Philox& random) {
   return segments;
 }
 
-// Along z, in turn up and down; loops are left for the relaxation.
+// Segments along z, alternately up and down; the relaxation forms the loops.
 std::vector<Position> laid_out(const std::vector<Segment>& segments, const Philox& random) {
   std::vector<Position> chain(static_cast<std::size_t>(residues));
   double x = 0;
@@ -73,7 +73,8 @@ std::vector<Position> laid_out(const std::vector<Segment>& segments, const Philo
   return chain;
 }
 
-// Moves a and b along the line between them so that they are nearer to `wanted` apart, by `part` of what is missing.
+// Moves a and b along the line between them, so that their distance comes nearer to `wanted`, by the fraction `part` of the
+// difference.
 void bring(Position& a, Position& b, double wanted, double part) {
   Position step{};
   double r2 = 1e-6;
@@ -100,7 +101,7 @@ void relax(std::vector<Position>& chain) {
   }
 }
 
-// A function of `random` alone.
+// Depends only on `random`.
 std::vector<Position> fold_chain(const Philox& random) {
   auto chain = laid_out(draw_segments(random.child(0)), random.child(1));
   const auto noise = random.child(2);
@@ -110,7 +111,7 @@ std::vector<Position> fold_chain(const Philox& random) {
   return chain;
 }
 
-// [residues, residues]: 1 where two are much nearer than `contact`, 0 where they are much farther apart, 1/2 there.
+// [residues, residues]: 1 if two residues are much nearer than `contact`, 0 if they are much farther apart, 1/2 at `contact`.
 void contact_map(const std::vector<Position>& chain, std::span<float> contacts) {
   const auto n = chain.size();
   for (std::size_t i = 0; i < n; ++i)
@@ -127,7 +128,7 @@ data::SourcePtr maps(const std::string& name, std::int64_t count, const Philox& 
 }
 
 // [N, 1, 24, 24, 1] -> contacts [N, 576], through a code of 16 numbers; 49,008 weights. The decoder has a bias for each contact,
-// with which it learns the mean map first; one of transposed convolutions has none and takes many times the samples for that.
+// with which it learns the mean map first; transposed convolutions have no such bias and need many times the samples.
 class Autoencoder : public nn::Module {
  public:
   Tensor operator()(const Tensor& x) override { return map_(spread_(code_(flatten(down2_(down1_(x - about_mean)))))); }
@@ -149,7 +150,7 @@ class Autoencoder : public nn::Module {
   }
 };
 
-// Of each sample the mean square over its map, added up.
+// The mean square over each sample's map, added up over samples.
 double square_error(const Tensor& prediction, const Tensor& maps) {
   const auto predicted = prediction.to_vector(), truth = maps.to_vector();
   double sum = 0;
@@ -170,7 +171,7 @@ Task folding(const TaskOptions& options) {
       .training = maps("contact map", training, Philox{options.seed, 3}),
       .test = maps("test contact map", test, Philox{options.seed, 4}),
       .make = [] { return std::make_unique<Autoencoder>(); },
-      // Of a sample the squares over all contacts, added up and divided by the residues.
+      // For each sample the squares over all contacts, added up and divided by the number of residues.
       .loss = [](const Tensor& prediction, const Tensor& maps) { return mse(prediction, maps) * static_cast<double>(residues); },
       .error = square_error,
       .goal = 0.025,

@@ -1,4 +1,4 @@
-// Which of a folder's classes an image is of, by a ResNet-50: the study's classification of images, on images of one's own.
+// Classifies the images of a folder by a ResNet-50: the study's classification of images, on your own images.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@
 namespace mpigrad::scaling {
 namespace {
 
-// Of three channels, of the extents of the first image, but none of more than 224 pixels.
+// Three channels, with the extents of the first image, at most 224 pixels.
 std::shared_ptr<const data::FolderSource> open_images(const std::string& folder) {
   constexpr std::int64_t largest = 224;
   const data::FolderSource first(folder, {});

@@ -1,4 +1,4 @@
-// Which defect a crystal has, by a small convolutional network: the stand-in for images of materials.
+// Classifies defects of crystals by a small convolutional network, in place of images of materials.
 
 #include "examples/studies/scaling/tasks/lattice_image.h"
 #include "examples/studies/scaling/tasks/sample_set.h"
@@ -18,7 +18,7 @@ data::SourcePtr crystals(const std::string& name, std::int64_t count, const Phil
                  });
 }
 
-// [N, 1, 24, 24, 1] -> scores [N, 4]; 3,636 weights without norms. A defect is one wherever it is, so the last pooling takes the
+// [N, 1, 24, 24, 1] -> scores [N, 4]; 3,636 weights without norms. A defect may be anywhere, so the last pooling takes the
 // maximum over all places; a mean would hide it among the other atoms.
 class Network : public nn::Module {
  public:

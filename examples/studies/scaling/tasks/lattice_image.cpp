@@ -10,7 +10,7 @@ namespace {
 using Atom = Crystal::Atom;
 constexpr double pi = std::numbers::pi, side = static_cast<double>(lattice_side);
 
-// Numbers one after the other.
+// A sequence of random numbers.
 struct Draws {
   explicit Draws(const Philox& from) : random(from) {}
   double between(double low, double high) { return low + (high - low) * random.uniform(at++); }
@@ -22,7 +22,7 @@ struct Draws {
 
 struct Lattice {
   double spacing = 0, angle = 0;
-  Atom first{}, second{};  // its two steps
+  Atom first{}, second{};  // lattice vectors
   Atom site(double i, double j, const Atom& origin) const {
     return {origin.x + i * first.x + j * second.x, origin.y + i * first.y + j * second.y};
   }
@@ -32,9 +32,9 @@ Atom turned(const Atom& a, double angle) {
   return {std::cos(angle) * a.x - std::sin(angle) * a.y, std::sin(angle) * a.x + std::cos(angle) * a.y};
 }
 
-// By how much an edge dislocation in the origin moves the atom at `a` (Hirth and Lothe 1982, chapter 3), in a frame in which rows
-// are along x; `slip` is a step along them. Where y = 0 and x < 0 the angle jumps by 2 pi, and with it the atoms by a whole step:
-// the rows meet again, and on one side of y = 0 there is one more that crosses them.
+// The displacement of the atom at `a` by an edge dislocation in the origin (Hirth and Lothe 1982, chapter 3), in a frame in which
+// rows are along x; `slip` is the lattice step along them. At y = 0 and x < 0 the angle jumps by 2 pi, and the atoms by a whole
+// step: the rows meet again, and one side of y = 0 has one more crossing row.
 Atom dislocated(const Atom& a, double slip) {
   constexpr double poisson = 0.3;
   const double r2 = std::max(a.x * a.x + a.y * a.y, 0.1 * slip * slip);
@@ -46,7 +46,7 @@ Atom dislocated(const Atom& a, double slip) {
 
 double square_distance(const Atom& a, const Atom& b) { return (a.x - b.x) * (a.x - b.x) + (a.y - b.y) * (a.y - b.y); }
 
-// Moves atoms towards `to` (or away, if `by` is negative), the near ones most.
+// Moves atoms towards `to` (or away, if `by` is negative), near ones most.
 void relax(std::vector<Atom>& atoms, const Atom& to, double by, double spacing) {
   for (auto& a : atoms) {
     const double r2 = std::max(square_distance(a, to), 0.01 * spacing * spacing), r = std::sqrt(r2);
@@ -67,7 +67,7 @@ Crystal make_crystal(const Philox& random) {
   if (triangular) lattice.second = turned({lattice.spacing / 2, lattice.spacing * std::sqrt(3.0) / 2}, lattice.angle);
   const double i0 = draw.between(0, 1), j0 = draw.between(0, 1);
   const Atom middle{side / 2, side / 2};
-  // The defect's place: not at the border, where nobody could see it.
+  // The defect is not at the border, where it could not be seen.
   const Atom place{draw.between(0.3, 0.7) * side, draw.between(0.3, 0.7) * side};
   constexpr int reach = 9;
   for (int i = -reach; i <= reach; ++i)
@@ -88,7 +88,7 @@ Crystal make_crystal(const Philox& random) {
     atoms.erase(nearest);
     relax(atoms, gone, 0.1, lattice.spacing);
   } else if (crystal.defect == Defect::interstitial) {
-    // The middle of a cell, of a triangle where cells are two of them.
+    // The centre of a cell, or of a triangle if cells consist of two of them.
     const double part = triangular ? 1.0 / 3 : 0.5;
     const auto between = lattice.site(part, part, *nearest);
     relax(atoms, between, -0.3, lattice.spacing);
@@ -106,8 +106,8 @@ void expose(const Crystal& crystal, const Exposure& exposure, const Philox& rand
     Atom a{atom.x + exposure.jitter * draw.normal() - side / 2, atom.y + exposure.jitter * draw.normal() - side / 2};
     if (exposure.mirrored) a.x = -a.x;
     for (int i = 0; i < exposure.turn; ++i) a = {a.y, -a.x};
-    a.x += side / 2 - 0.5, a.y += side / 2 - 0.5;  // pixels by their middle
-    // The Gaussian is a product, so few exponentials are needed.
+    a.x += side / 2 - 0.5, a.y += side / 2 - 0.5;  // coordinates of pixel centres
+    // The Gaussian is a product, so only few exponentials are needed.
     const auto column = std::lround(a.x), row = std::lround(a.y);
     std::array<double, 2 * around + 1> along_x{}, along_y{};
     for (std::int64_t k = -around; k <= around; ++k) {

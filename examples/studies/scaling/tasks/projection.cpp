@@ -19,7 +19,7 @@ Shape sample_shape(const Task& task) {
   return {1, extents[0], extents[1], extents[2], task.training->channels()};
 }
 
-// Of ranks that reduce their gradients.
+// A step of ranks that reduce their gradients.
 double step_of_all(const Task& task, const planner::Machine& machine, int workers, std::int64_t batch) {
   planner::Subject subject{.make = [&](bool) { return task.make(); }, .input = sample_shape(task)};
   planner::SearchOptions options{.ranks = workers, .batch = workers * batch};
@@ -31,7 +31,7 @@ double step_of_all(const Task& task, const planner::Machine& machine, int worker
   return planner::simulate(planner::traced(subject, choice, options, rank), rank, choice.grid, machine).mean;
 }
 
-// Bytes of what workers average.
+// Bytes that workers average.
 std::int64_t bytes_of_state(const Task& task, std::int64_t batch) {
   const auto net = task.make();
   auto input = sample_shape(task);

@@ -1,4 +1,4 @@
-// A noisy quadratic whose gradient noise scale is the same all the way down, so that the law of large batches is exact.
+// A noisy quadratic whose gradient noise scale is constant along the way, so that the law of large batches is exact.
 //
 // L(theta) = |theta|^2 / 2, and a sample's gradient is theta + |theta| sqrt(B_noise / d) xi with d standard normal numbers xi:
 // tr(Sigma) = B_noise |G|^2 wherever theta is. A step of rate r with a batch B takes 1 - 2 r + r^2 (1 + B_noise / B) of the loss
@@ -23,7 +23,7 @@ constexpr std::int64_t dimensions = 64;
 constexpr double noise_scale = 32, part = 0.02;
 
 // [N, 1, 1, 1, d] of noise -> [N, 1]: per sample |theta|^2 / 2 + |theta| sqrt(B_noise / d) xi theta with |theta| held fixed,
-// whose gradient is that of the sample; in evaluation the first term alone.
+// whose gradient is that of the sample; in evaluation only the first term.
 struct Quadratic : nn::Module {
   Tensor operator()(const Tensor& x) override {
     const auto theta = parameter("theta", {dimensions}, nn::constant_value(1));

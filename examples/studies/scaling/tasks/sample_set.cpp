@@ -10,7 +10,7 @@
 namespace mpigrad::scaling {
 namespace {
 
-// An exception must not leave a parallel region: the first one is thrown behind it.
+// An exception must not leave a parallel region: the first one is thrown after it.
 void for_each_sample(std::int64_t count, const std::function<void(std::int64_t)>& body) {
   std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic, 16)
@@ -80,7 +80,7 @@ double misclassified(const Tensor& scores, const Tensor& classes) {
   double wrong = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const auto row = values.begin() + static_cast<std::ptrdiff_t>(i * width), end = row + static_cast<std::ptrdiff_t>(width);
-    // Of scores that are no numbers none is the largest.
+    // If a score is NaN, none is the largest.
     const bool numbers = std::none_of(row, end, [](double x) { return std::isnan(x); });
     wrong += numbers && static_cast<double>(std::max_element(row, end) - row) == truth[i] ? 0 : 1;
   }

@@ -18,10 +18,10 @@ void check(int p, double n) {
 bool is_power_of_two(int p) { return std::has_single_bit(static_cast<unsigned>(p)); }
 int floor_lg(int p) { return std::bit_width(static_cast<unsigned>(p)) - 1; }
 int ceil_lg(int p) { return floor_lg(p) + (is_power_of_two(p) ? 0 : 1); }
-// (p - 1)/p: what a rank sends, of what all hold.
+// (p - 1)/p: the fraction of the whole vector that a rank sends.
 double share(int p) { return (p - 1.0) / p; }
 
-// All of the table's formulas: so many messages, so many times n through the link, so many times n added. Nothing on one rank.
+// The form of all formulas: `messages` messages, `sent` times n through the link, `added` times n added. Nothing on one rank.
 double seconds(int p, double n, const Link& link, double messages, double sent, double added = 0) {
   check(p, n);
   if (p == 1) return 0;

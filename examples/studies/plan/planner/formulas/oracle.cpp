@@ -23,7 +23,7 @@ bool has_window(const Layer& layer) { return layer.kind != "linear" && layer.in_
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// One run of the formulas, with what several of them need.
+// One evaluation of the formulas, with the values that several of them need.
 class Oracle {
  public:
   explicit Oracle(const OracleInput& input) : in_(input), layers_(input.layers) {
@@ -82,12 +82,12 @@ class Oracle {
     return 2 * iterations_ * (ranks - 1) * (latency + weight_bytes_ / ranks / bandwidth);
   }
   void term(const char* name, double seconds) { out_.terms.push_back({name, seconds}); }
-  // Seconds for samples, and for updates of weights.
+  // Seconds for samples and for updates of weights.
   void compute(double samples, double updates) {
     if (in_.times.empty()) return;
     out_.compute = samples + updates, out_.update = updates;
   }
-  // 2 delta sum(samples (x + y) + w): a value and its gradient each; `part` of all weights is on a rank.
+  // 2 delta sum(samples (x + y) + w): a value and its gradient each; `part` is the fraction of all weights on a rank.
   void memory(double samples, double part) {
     if (layers_.empty()) return;
     double activations = 0;
@@ -109,7 +109,7 @@ class Oracle {
     limit("B", batch_);
   }
 
-  // The smallest extents of what layers with a window take in.
+  // The smallest input extents of the layers with a window.
   std::array<std::int64_t, 3> smallest_extents() const {
     std::array<std::int64_t, 3> least{};
     double volume = 0;
@@ -144,7 +144,7 @@ class Oracle {
   static bool fits(const std::array<std::int64_t, 3>& grid, const std::array<std::int64_t, 3>& extents) {
     return grid[0] <= extents[0] && grid[1] <= extents[1] && grid[2] <= extents[2];
   }
-  // Of those that fit, or of all if none does.
+  // The best grid of those that fit, or of all if none fits.
   std::array<std::int64_t, 3> best_grid(const std::array<std::int64_t, 3>& extents) const {
     std::array<std::int64_t, 3> best{};
     double least = 0;
@@ -183,7 +183,7 @@ class Oracle {
     return in_.times.empty() ? layers_[l].forward_flops + layers_[l].backward_flops
                              : in_.times[l].forward + in_.times[l].backward;
   }
-  // Ends of `count` groups of consecutive layers whose largest sum of work is the least. least[g][n]: of the first n layers in g
+  // Ends of `count` groups of consecutive layers that minimise the largest sum of work. least[g][n]: for the first n layers in g
   // groups.
   std::vector<std::int64_t> balanced(std::size_t count) const {
     const auto n = layers_.size();
@@ -269,13 +269,13 @@ class Oracle {
     compute(static_cast<double>(ceil_divide(in_.samples, in_.groups)) / p2_ * per_sample_, iterations_ / p2_ * update_);
     const double filters = least_channels(true);
     term("layer collectives", layer_collectives(p2_));
-    // As printed, W/p and not (W/p2)/p1, which is the same.
+    // W/p as printed, which equals (W/p2)/p1.
     term("gradient all-reduce", 2 * iterations_ * (p1_ - 1) * (in_.latency + weight_bytes_ / p_ / in_.bandwidth));
     memory(batch_ / p1_, 1 / p2_);
     limit("B*min F_l", batch_ * filters, p1_ > batch_ || p2_ > filters);
   }
 
-  // Layers, from the first on, that a group splits along dimension d.
+  // The number of layers, from the first on, that a group splits along dimension d.
   std::size_t spatial_layers(std::size_t d) const {
     if (in_.spatial_layers > 0) {
       require(in_.spatial_layers <= static_cast<std::int64_t>(layers_.size()), "[oracle] {} spatial layers of {}",
@@ -323,7 +323,7 @@ class Oracle {
   OracleResult out_;
   double p_ = 1, p1_ = 1, p2_ = 1, batch_ = 1, samples_ = 1, iterations_ = 1;
   double weight_bytes_ = 0, per_sample_ = 0, update_ = 0;
-  std::vector<const Layer*> products_, own_;  // convolutions and products; layers with x and y of their own
+  std::vector<const Layer*> products_, own_;  // convolutions and products; layers with their own x and y
 };
 
 }  // namespace

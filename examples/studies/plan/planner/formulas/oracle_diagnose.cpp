@@ -13,7 +13,7 @@ double seconds_of(const OracleResult& result, const std::string& name) {
   return seconds;
 }
 
-// Groups of ranks that have different samples, and the ranks of each that share the work on them.
+// Groups of ranks with different samples, and the ranks of each group, which share the work on them.
 struct Sharing {
   double groups = 1, group = 1;
 };
@@ -61,7 +61,7 @@ std::vector<Diagnosis> diagnose(const OracleInput& in, const OracleResult& resul
                          100 * part_of_time(seconds), of));
   }
 
-  // Ranks of a pipeline hold what no other does; theirs is uneven, which is another class.
+  // Ranks of a pipeline hold different weights; that is uneven, which is another class.
   if (result.memory_bytes && !in.layers.empty() && in.ranks > 1 && s != Strategy::pipeline) {
     OracleInput alone = in;
     alone.strategy = Strategy::serial, alone.ranks = 1;

@@ -1,4 +1,4 @@
-// Builds without toml++.
+// Replaces machine_file.cpp in builds without toml++.
 
 #include "examples/studies/plan/planner/machine/machine.h"
 #include "framework/base/error.h"

@@ -1,4 +1,5 @@
-// Machines as TOML files. The reader is strict: a typing error in a file of numbers would else be a wrong prediction.
+// Reads machines from TOML files. The reader is strict, because a typing error in a file of numbers would give a wrong
+// prediction.
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -21,7 +22,7 @@ namespace {
 
 using Keys = std::vector<std::string_view>;
 
-// What is read of a file besides its values: its name for errors, and which numbers need a source.
+// The state of the reader in addition to values: the file's name for errors, and the numbers that need a source.
 class File {
  public:
   explicit File(std::string name) : name_(std::move(name)) {}
@@ -29,14 +30,14 @@ class File {
   template <class... Arguments>
   [[noreturn]] void refuse(std::size_t line, fmt::format_string<Arguments...> format, const Arguments&... arguments) const {
     auto text = fmt::vformat(format, fmt::make_format_args(arguments...));
-    // One line, even where a key or what the parser saw has more.
+    // One line, even if a key or the parser's text has more.
     for (char& c : text)
       if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-    // A table that no header opens has no line of its own.
+    // A table without a header has no line number.
     fail("[planner] {}:{}: {}", name_, std::max<std::size_t>(line, 1), text);
   }
 
-  // A number at `path`, which belongs to `table`: a source may stand for either.
+  // A number at `path`, which belongs to `table`: a source for either is enough.
   void number_at(const std::string& path, const std::string& table, std::size_t line) {
     numbers_.push_back({path, table, line});
     paths_.insert(path), paths_.insert(table);
@@ -62,7 +63,7 @@ std::string type_of(const toml::node& node) {
   return text.str();
 }
 
-// Values that can be: above `low`, or from it on, to `high`.
+// Valid values: above `low`, or from `low`, to `high`.
 struct Range {
   double low = 0;
   bool with_low = false;
@@ -70,10 +71,10 @@ struct Range {
 };
 constexpr Range positive{}, from_zero{.low = 0, .with_low = true}, from_one{.low = 1, .with_low = true}, share{.high = 1};
 
-// A table, whose keys are all known.
+// A table. All its keys must be known.
 class Section {
  public:
-  // `title` stands in errors, `path` in [sources].
+  // `title` is for errors, `path` for [sources].
   Section(File& file, const toml::table& table, std::string title, std::string path, const Keys& keys)
       : file_(file), table_(table), title_(std::move(title)), path_(std::move(path)) {
     for (const auto& [key, value] : table)
@@ -110,7 +111,7 @@ class Section {
     if (!value.is_table()) wrong_type(key, value, "table");
     return *value.as_table();
   }
-  // Of tables: [[key]], or in brackets.
+  // An array of tables: [[key]], or in brackets.
   const toml::array& tables(std::string_view key) const {
     const auto& value = node(key);
     if (!value.is_array()) wrong_type(key, value, "array of tables");
@@ -125,7 +126,7 @@ class Section {
   }
   int count(std::string_view key, int least) const { return static_cast<int>(sourced(key, count_of(key, least))); }
 
-  // The same for tables of measurements, whose source stands for all of them.
+  // The same for tables of measurements, which have one source together.
   double value_of(std::string_view key, const Range& range) const { return checked(key, node(key), range); }
   int count_of(std::string_view key, int least) const {
     const auto& value = node(key);
@@ -201,7 +202,7 @@ std::map<std::string, std::string> File::read_sources(const toml::table& top) co
 }
 
 const Keys flop_types{"float32", "tf32", "bfloat16", "float16", "float64"};
-// A kind's, and where products of a type reach less or more of their peak, that type's.
+// Efficiencies of kinds, and of products of a type if they reach less or more of their peak.
 const Keys efficiencies{"conv",         "linear",       "other",       "memory",          "conv_tf32",      "conv_bfloat16",
                         "conv_float16", "conv_float64", "linear_tf32", "linear_bfloat16", "linear_float16", "linear_float64"};
 
@@ -261,7 +262,7 @@ Disk read_disk(File& file, const Section& top) {
           .rank_write = section.number_or("rank_write", positive, 0)};
 }
 
-// "float32[2,8,4] -": what signature() writes (examples/studies/plan/planner/machine/op_times.h).
+// "float32[2,8,4] -": a text that signature() writes (examples/studies/plan/planner/machine/op_times.h).
 bool is_signature(const std::string& text) {
   std::istringstream words(text);
   const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };

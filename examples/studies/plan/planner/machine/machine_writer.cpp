@@ -1,4 +1,4 @@
-// Machines as text for a file: by hand, as toml++ would sort the keys.
+// Writes machines as TOML text without toml++, which would sort the keys.
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ std::string escaped(std::string_view text) {
   return result + '"';
 }
 
-// fmt writes as many digits as it takes to read the same double again.
+// fmt writes as many digits as are needed to read the same double again.
 void put(std::string& text, std::string_view key, double value) { text += fmt::format("{} = {}\n", key, value); }
 void put(std::string& text, std::string_view key, const std::string& value) {
   text += fmt::format("{} = {}\n", key, escaped(value));
@@ -55,7 +55,7 @@ std::string to_toml(const Machine& machine) {
   if (disk.rank_read != 0) put(text, "rank_read", disk.rank_read);
   if (disk.rank_write != 0) put(text, "rank_write", disk.rank_write);
   if (!machine.ops.empty() || !machine.calls.empty()) text += "\n[measured]\n";
-  // A line each: there are thousands.
+  // One line for each, because there are thousands.
   if (!machine.ops.empty()) {
     text += "ops = [\n";
     for (const auto& op : machine.ops)
@@ -74,7 +74,7 @@ std::string to_toml(const Machine& machine) {
   }
   text += "\n[sources]\n";
   for (const auto& [path, source] : machine.sources) text += fmt::format("{} = {}\n", escaped(path), escaped(source));
-  // Whoever writes a file that cannot be read is told so now, and not the reader later.
+  // Throws here, not at the reader, if the text cannot be read.
   parse_machine(text, machine.name);
   return text;
 }

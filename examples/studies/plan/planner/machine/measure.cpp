@@ -27,14 +27,14 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// What a GPU was given has ended.
+// Waits until the GPU has finished all work.
 void finish(DeviceKind device) {
   if (device == DeviceKind::cuda) cuda::synchronise(cuda::compute_stream());
 }
 
-// Takes out of the caches, the last level too, what an op would not find there in a step, where tens to hundreds of megabytes
-// pass between two times that it runs; what the op before it has made, it does find. All threads do this, so that they are awake
-// when the op begins, as they are behind another op.
+// Evicts from the caches, including the last level, the data that an op would not find there in a step, in which tens to hundreds
+// of megabytes pass between two runs of it; the output of the previous op stays. All threads do this, so that they are awake when
+// the op begins, as they are after another op.
 class Eviction {
  public:
   Eviction() {
@@ -57,7 +57,7 @@ class Eviction {
   std::vector<unsigned char> memory_;
 };
 
-// A tensor of this type with elements that are neither denormal nor equal: kernels take as long as with a network's.
+// A tensor of this type with elements that are neither denormal nor equal, so that kernels take as long as with a network's.
 Tensor filled(const Tensor& like, DeviceKind device, std::uint64_t number) {
   if (!like) return {};
   UseDevice use(device);
@@ -159,7 +159,7 @@ LinkFit fit_link(const std::vector<std::pair<double, double>>& points) {
         slopes.push_back((points[j].second - points[i].second) / (points[j].first - points[i].first));
   require(!slopes.empty(), "[planner] a fit needs two sizes or more, all are {}", points[0].first);
   LinkFit fit{.seconds_per_byte = std::max(0.0, median(slopes))};
-  // What is small tells the latency: the other half's rests are errors of the slope.
+  // Small messages determine the latency: for large ones the remainder is the error of the slope.
   auto by_size = points;
   std::sort(by_size.begin(), by_size.end());
   for (std::size_t i = 0; i < (by_size.size() + 1) / 2; ++i)
@@ -177,7 +177,7 @@ std::vector<MeasuredCall> measure_calls(const Communicator& world, std::int64_t 
   const int p = world.size();
   const std::int64_t floats = std::max<std::int64_t>(p, largest / 4 / p * p);
   std::vector<float> in(static_cast<std::size_t>(floats), 1.0F), out(static_cast<std::size_t>(floats));
-  // The median of several rounds, each on the rank on which it lasted longest.
+  // The median of several rounds, each the time of the slowest rank.
   const auto timed = [&](double bytes, const auto& f) {
     f();
     std::vector<double> rounds;

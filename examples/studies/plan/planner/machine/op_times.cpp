@@ -8,7 +8,7 @@
 namespace mpigrad::planner {
 namespace {
 
-// Coordinates of an op in which near ops are about as fast: logarithms of FLOPs, bytes and extents.
+// Coordinates in which nearby ops are about as fast: logarithms of FLOPs, bytes and extents.
 std::vector<double> coordinates_of(double flops, double bytes, const std::vector<TensorType>& in,
                                    const std::vector<TensorType>& out) {
   std::vector<double> coordinates{std::log1p(flops), std::log1p(bytes)};
@@ -109,7 +109,7 @@ OpTimes::OpTimes(const Machine& machine, int node_ranks, bool tf32) : machine_(m
     if (nearest == 0 || apart(op.ranks) < apart(nearest)) nearest = op.ranks;
   }
   for (const auto& op : machine.ops) {
-    // Products of float32 were measured as such.
+    // Products of float32 were measured as float32.
     if (op.ranks != nearest || (tf32 && is_product(op.op))) continue;
     exact_[op.op + ' ' + op.in + " > " + op.out] = op.seconds;
     StepEvent event{
@@ -133,10 +133,10 @@ OpTimes::Needs OpTimes::needs(const StepEvent& event) const {
   if (peak == device.flops.end()) peak = device.flops.find("float32");
   require(peak != device.flops.end(), "[planner] machine {} has no peak of float32", machine_.name);
   const auto* kind = event.op.starts_with("conv") ? "conv" : "linear";
-  // What tensor cores reach is less of more.
+  // Tensor cores reach a smaller fraction of a higher peak.
   const double reached =
       product ? efficiency(fmt::format("{}_{}", kind, peak->first), efficiency(kind, 0.5)) : efficiency("other", 0.5);
-  // The units of lower precision serve products alone.
+  // The units of lower precision serve only products.
   const double flops = product ? peak->second : device.flops.at("float32");
   return {event.flops / (flops * reached), event.bytes / (device.memory_bandwidth * efficiency("memory", 0.8))};
 }
@@ -153,7 +153,7 @@ OpCost OpTimes::of(const StepEvent& event) const {
   if (exact != exact_.end()) return {exact->second, true, false};
   const auto known = near_.find(kind_of(event.op, event.in));
   if (known == near_.end()) return {base, false, true};
-  // What the nearest ones take more than the roof says, the near ones of them counted most.
+  // The factor of the nearest measured ops over the roofline, weighted by distance.
   const auto here = coordinates_of(event.flops, event.bytes, event.in, event.out);
   std::vector<std::pair<double, double>> by_distance;
   for (const auto& other : known->second) {

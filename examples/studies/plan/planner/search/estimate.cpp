@@ -13,7 +13,7 @@ double part(std::int64_t n, int ranks) {
   return static_cast<double>((n + ranks - 1) / ranks) / static_cast<double>(n);
 }
 
-// What the rank with the largest block has of an activation.
+// The part of an activation on the rank with the largest block.
 double part_of(const Shape& shape, const GridExtents& g) {
   if (shape.rank() == 0) return 1;
   double result = part(shape[0], g.sample);
@@ -21,8 +21,7 @@ double part_of(const Shape& shape, const GridExtents& g) {
   return result;
 }
 
-// The activation that an op works on: of products the first operand, of others the operand, or the result, with the most
-// elements.
+// The activation that an op processes: the first operand of products; otherwise the operand or result with the most elements.
 const Shape& activation(const StepEvent& event) {
   static const Shape none;
   if (is_product(event.op) && !event.in.empty()) return event.in[0].shape;
@@ -38,7 +37,7 @@ const Shape& activation(const StepEvent& event) {
 
 Estimate::Estimate(const StepTrace& whole, const Machine& machine, const SearchOptions& options, const OpTimes& ops)
     : whole_(whole), machine_(machine), options_(options), ops_(ops) {
-  // Measured ops are known by their types, which parts of these are not: the roof orders grids as well.
+  // Measured ops are known by their types, which parts of these do not have; the roofline orders grids equally well.
   for (const auto& event : whole.events)
     if (!event.view && event.op != "end") works_.push_back({&event, &activation(event), is_product(event.op), ops.needs(event)});
 }
@@ -51,7 +50,7 @@ Estimate::Result Estimate::of(const Choice& choice) const {
     return Link{.latency = link.latency, .seconds_per_byte = link.sharing / link.bandwidth};
   };
   const auto link = [&](int members) { return at_level(machine_.level_between(0, members - 1)); };
-  // Of neighbours along each dimension of space.
+  // Neighbours along each spatial dimension.
   const int axes[] = {g.depth, g.height, g.width}, parts = weight_parts(g);
   const int strides[] = {g.height * g.width * parts, g.width * parts, parts};
   Link near[3];
@@ -84,7 +83,7 @@ Estimate::Result Estimate::of(const Choice& choice) const {
     }
     if (parts == 1) continue;
     const double bytes = static_cast<double>(shape.elements()) * part_of(shape, g) * item;
-    // In two dimensions axes change places from layer to layer.
+    // On two axes, layers alternate between them.
     const auto sums = [&](int over, int parts_of_each) {
       return best(CollectiveKind::allreduce, over, bytes / parts_of_each, channels).seconds / 2;
     };
@@ -101,7 +100,7 @@ Estimate::Result Estimate::of(const Choice& choice) const {
   const double state = static_cast<double>(whole_.parameter_bytes + whole_.optimizer_bytes);
   const double own = state / (choice.sharded_weights ? ranks : parts);
   const double activations = std::max(0.0, static_cast<double>(whole_.peak_bytes) - state);
-  // Without the ends of its blocks a network keeps about a third.
+  // Without the activations inside its blocks (recomputation) a network keeps about a third.
   result.bytes = own + activations * part_of({options_.batch, whole_.layers.empty() ? 1 : 1 << 20, 1 << 20, 1 << 20, 1}, g) *
                            (choice.recompute ? 0.4 : 1) / (parts > 1 ? std::sqrt(parts) : 1);
   return result;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t most_entries = std::size_t{1} << 26;
 
-// A table over some layers' choices, the last one's running fastest.
+// A table over the choices of some layers; the last layer's runs fastest.
 struct Factor {
   std::vector<int> layers;  // ascending
   std::vector<double> cost;
@@ -24,7 +24,7 @@ std::size_t place_in(const Factor& factor, const std::vector<int>& choice, int c
   return place;
 }
 
-// How an eliminated layer follows from those that are chosen later.
+// The choice of an eliminated layer as a function of those chosen later.
 struct Eliminated {
   int layer = 0;
   Factor best;  // its best choice, as a double
@@ -79,7 +79,7 @@ ChosenLayers cheapest(const ChoiceCosts& costs) {
   std::vector<Eliminated> order;
   std::vector<int> choice(static_cast<std::size_t>(layers), 0);
   while (!left.empty()) {
-    // The one with the fewest others makes the smallest table.
+    // The layer with the fewest neighbours makes the smallest table.
     int next = *left.begin();
     std::size_t fewest = std::numeric_limits<std::size_t>::max();
     for (const int layer : left)

@@ -10,15 +10,15 @@
 namespace mpigrad::planner {
 namespace {
 
-constexpr std::size_t most_grids = 8;    // that layers choose from
-constexpr int most_ranks_compared = 32;  // of a redistribution
-constexpr double least_gain = 0.01;      // of the step
+constexpr std::size_t most_grids = 8;    // to choose from
+constexpr int most_ranks_compared = 32;  // ranks compared in a redistribution
+constexpr double least_gain = 0.01;      // fraction of the step
 
 bool has_grid(const nn::LayerRecord& layer) {
   return layer.kind == "conv" || layer.kind == "conv_transpose" || layer.kind == "linear";
 }
 
-// A layer with weights, and those behind it that run where their input is.
+// A layer with weights, and the following layers, which run where their input is.
 struct Unit {
   std::string name;
   double weight_bytes = 0;
@@ -38,7 +38,7 @@ std::vector<int> compared_ranks(int ranks) {
   return list;
 }
 
-// The number at a name's end, or -1, and what is before it.
+// The number at a name's end (-1 if none), and the text before it.
 std::pair<std::string, long> numbered(const std::string& name) {
   constexpr std::size_t most_digits = 9;
   const auto at = name.find_last_not_of("0123456789") + 1;
@@ -46,7 +46,7 @@ std::pair<std::string, long> numbered(const std::string& name) {
   return {name.substr(0, at), std::stol(name.substr(at))};
 }
 
-// To LayerGrid "conv5" to "conv7" are "conv5-7"; `next` follows `last`, or the result is empty.
+// The list "conv5" to "conv7" is "conv5-7" in LayerGrid; empty result: `next` does not follow `last`.
 std::string joined_names(const std::string& first, const std::string& last, const std::string& next) {
   const auto [stem, number] = numbered(last);
   const auto [other, following] = numbered(next);
@@ -86,7 +86,7 @@ LayerCosts layer_costs(const Subject& subject, const Machine& machine, const std
   for (std::size_t i = 0; i < whole.layers.size(); ++i) {
     const auto& layer = whole.layers[i];
     if (has_grid(layer)) units.push_back({layer.name});
-    if (units.empty()) return {};  // something runs before the first layer with weights: it stays where the input is
+    if (units.empty()) return {};  // something runs before the first layer with weights
     unit_of[i] = static_cast<int>(units.size()) - 1;
     units.back().weight_bytes += 4 * static_cast<double>(layer.parameters);
   }
@@ -100,7 +100,7 @@ LayerCosts layer_costs(const Subject& subject, const Machine& machine, const std
       const auto& layer = plan.time.layers[i];
       costs.own[static_cast<std::size_t>(unit_of[i])][g] += layer.forward + layer.backward + layer.communication;
     }
-    // Of what reductions of gradients cost, the layer has the part of its weights.
+    // The layer's part of the cost of gradient reductions is proportional to its weights.
     const double all =
         std::accumulate(units.begin(), units.end(), 0.0, [](double sum, const Unit& unit) { return sum + unit.weight_bytes; });
     for (std::size_t u = 0; u < units.size() && all > 0; ++u)

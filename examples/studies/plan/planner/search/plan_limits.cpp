@@ -5,7 +5,7 @@
 
 namespace mpigrad::planner {
 
-// The classes of Kahira et al., with what was predicted in the place of their formulas' terms.
+// The classes of Kahira et al., with predicted times instead of the terms of their formulas.
 std::vector<Diagnosis> diagnose(const Plan& plan, const StepTrace& step, const Shape& input, const Machine& machine,
                                 const SearchOptions& o) {
   using enum Diagnosis::Kind;
@@ -46,7 +46,7 @@ std::vector<Diagnosis> diagnose(const Plan& plan, const StepTrace& step, const S
   if (full >= fragmented_part)
     found.push_back({bottleneck, "memory fragmentation", full,
                      fmt::format("tensors take {} of the memory: its last parts may be in pieces", percent(full))});
-  // Uneven blocks: the largest against the mean.
+  // Uneven blocks: the largest compared with the mean.
   double uneven = 1;
   const int axes[] = {g.sample, g.depth, g.height, g.width};
   for (int d = 0; d < 4; ++d) {
@@ -60,7 +60,7 @@ std::vector<Diagnosis> diagnose(const Plan& plan, const StepTrace& step, const S
       fmt::format(
           "{} of the step is work that one rank alone would not do, or does faster: halos, small blocks, latencies of ops",
           percent(redundant)));
-  // Parts of the step and of the memory, the largest first; what is no part comes behind them.
+  // Parts of the step and of the memory, the largest first; findings that are not parts come after them.
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.number > b.number; });
   if (ranks_of(g) >= congested_ranks && machine.levels.back().sharing > 1)
     found.push_back(

@@ -33,9 +33,9 @@ Shape batch_of(const Subject& subject, const SearchOptions& o) {
   return shape;
 }
 
-// Ranks among which is the one that has the most to do. Blocks of the first ranks are the largest, and the second of three or
-// more has neighbours on both sides; where one plane is left over the first has it, and where layers have fewer planes than an
-// axis has ranks others have them.
+// Ranks that include the one with the most work. Blocks of the first ranks are the largest, and the second of three or more has
+// neighbours on both sides; if one plane is left over, the first rank has it, and if layers have fewer planes than an axis has
+// ranks, other ranks have them.
 std::vector<int> busiest(const Choice& choice, const std::array<std::set<std::int64_t>, 3>& layers) {
   const auto& g = choice.grid;
   std::vector<std::array<int, 3>> places{{}};
@@ -69,7 +69,7 @@ std::vector<int> busiest(const Choice& choice, const std::array<std::set<std::in
   return ranks;
 }
 
-// Whether a prime number of ranks has moved from one axis to another, or filters are channels.
+// True if the grids differ by a prime number of ranks moved from one axis to another, or by filters and channels exchanged.
 bool adjacent(const Choice& a, const Choice& b) {
   const auto from = extents_of(a.grid), to = extents_of(b.grid);
   if (from == to) return true;
@@ -175,31 +175,31 @@ OneRankStep one_rank_step(const Subject& subject, const Machine& machine, const 
 
 namespace {
 
-// What a choice is timed with in one precision.
+// A precision, and the step and op times for it.
 struct Setting {
   std::string precision;
   const OneRankStep* whole = nullptr;
   const OpTimes* ops = nullptr;
 };
 
-// What the step takes beside its ops and calls, and what holds it back.
+// Adds the times of the step outside of its ops and calls, and the limits.
 void finish(Plan& plan, const StepTrace& step, const Subject& subject, const Machine& machine, const SearchOptions& o,
             const OneRankStep& whole) {
   const auto& choice = plan.choice;
   plan.fits = static_cast<double>(plan.memory) <= o.usable * machine.device.memory;
   plan.seconds = plan.time.total;
   const double batch_bytes = bytes_of_batch(subject.input, o);
-  // Read beside training.
+  // Data are read in parallel with training.
   double reading = 0;
   if (machine.disk.read > 0) reading = batch_bytes / machine.disk.read;
   if (machine.disk.rank_read > 0)
     reading = std::max(reading, batch_bytes / o.ranks * weight_parts(choice.grid) / machine.disk.rank_read);
   plan.data = std::max(0.0, reading - plan.seconds);
   if (o.checkpoint_steps > 0 && machine.disk.write > 0) {
-    // What all ranks have together is written once, beside training.
+    // Replicated state is written once, in parallel with training.
     const double state = static_cast<double>(step.parameter_bytes + step.optimizer_bytes) *
                          (choice.sharded_weights ? o.ranks : weight_parts(choice.grid));
-    // One rank writes, or each its blocks.
+    // One rank writes, or each rank its blocks.
     const double writers = choice.sharded_weights || weight_parts(choice.grid) > 1 ? o.ranks : 1;
     const auto& disk = machine.disk;
     const double write = disk.rank_write > 0 ? std::min(disk.write, disk.rank_write * writers) : disk.write;
@@ -210,7 +210,7 @@ void finish(Plan& plan, const StepTrace& step, const Subject& subject, const Mac
   plan.limits = diagnose(plan, step, subject.input, machine, o);
 }
 
-// A choice in several precisions whose ops are the same, from one trace.
+// Evaluates a choice in several precisions with the same ops, from one trace.
 std::vector<Plan> evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& o,
                            const std::vector<Setting>& settings) {
   std::vector<Plan> plans(settings.size());
@@ -257,7 +257,7 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
   const auto setting = [&](const std::string& precision) {
     return Setting{precision, &alone_in.at(precision), &times_in.at(precision)};
   };
-  // What is laid out for float32 is timed for tf32, too: a layout takes far longer than its times.
+  // A layout for float32 is also timed for tf32, because laying out takes far longer than timing.
   std::map<std::string, Plan> timed;
   std::vector<Plan> plans;
   for (const auto& precision : o.precisions) {
@@ -289,7 +289,7 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
     const auto lay_out = [&](const Candidate& candidate) {
       found.push_back(evaluated(candidate.choice));
       if (found.back().fits) return;
-      // What saves memory costs time: it is tried where there is no other way.
+      // Recomputation saves memory and costs time: it is tried only if nothing else fits.
       for (const bool recompute : {false, true})
         for (const bool sharded : {false, true}) {
           auto choice = candidate.choice;
@@ -307,7 +307,7 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
     };
     auto waiting = candidates.begin();
     while (waiting != candidates.end() && (o.traced == 0 || waiting - candidates.begin() < o.traced)) lay_out(*waiting++);
-    // Those that the estimate put behind, next to the best of the others, as long as that leads to a better one.
+    // Candidates with worse estimates that are neighbours of the best plan, as long as this leads to a better one.
     std::vector<Candidate> rest(waiting, candidates.end());
     for (int more = o.traced / 2; more > 0 && !rest.empty(); --more) {
       best_first();
@@ -320,7 +320,7 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
       lay_out(chosen);
     }
     best_first();
-    // Updating parts of the weights may pay where it is not needed: on the fastest grids.
+    // Updating parts of the weights may be faster even if it is not needed: tried on the fastest grids.
     constexpr std::size_t tried_in_parts = 4;
     std::stable_sort(found.begin(), found.end(),
                      [](const Plan& a, const Plan& b) { return std::pair(!a.fits, a.seconds) < std::pair(!b.fits, b.seconds); });
@@ -331,7 +331,7 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
       choice.sharded_weights = true;
       if (std::any_of(found.begin(), found.end(), [&](const Plan& plan) { return plan.choice == choice; })) continue;
       auto plan = evaluated(choice);
-      // Of weights that are split along channels nothing else is cut.
+      // Weights that are split along channels are not split further.
       if (plan.memory != found[i].memory || plan.seconds != found[i].seconds) in_parts.push_back(std::move(plan));
     }
     for (auto& plan : in_parts) found.push_back(std::move(plan));

@@ -19,7 +19,8 @@ GridPlace negative(GridPlace offset) {
   return offset;
 }
 
-// Of an ascending list of ranks that is a subgrid of some grid: those of its axes, the innermost first. Empty: it is none.
+// The digits of an ascending list of ranks that is a subgrid of some grid: its axes, the innermost first. Empty: it is not a
+// subgrid.
 Digits digits_of(const std::vector<int>& ranks) {
   Digits digits;
   const auto n = ranks.size();
@@ -43,14 +44,14 @@ Digits digits_of(const std::vector<int>& ranks) {
   return digits;
 }
 
-// What was measured of messages between two ranks of a node, or nothing.
+// The measurement of messages between two ranks of a node, or null.
 const MeasuredCall* measured_exchange(const Machine& machine) {
   const auto found = std::find_if(machine.calls.begin(), machine.calls.end(),
                                   [](const MeasuredCall& call) { return call.call == "exchange" && call.ranks == 2; });
   return found == machine.calls.end() ? nullptr : &*found;
 }
 
-// The messages of one event and one direction, f(call, seconds within a node or -1) of each.
+// The messages of one event in one direction; calls f(call, seconds within a node or -1) for each.
 template <class F>
 void for_messages(const StepEvent& event, bool sends, int rank, const Machine& machine, const F& f) {
   const auto* measured = measured_exchange(machine);
@@ -71,7 +72,7 @@ void for_messages(const StepEvent& event, bool sends, int rank, const Machine& m
   }
 }
 
-// The messages of one event, both ends of each.
+// The messages of one event, each with both ends.
 class Messages {
  public:
   Messages(const StepEvent& event, int rank, const GridExtents& grid, const Machine& machine) {
@@ -88,7 +89,7 @@ class Messages {
   std::vector<StepProgram::Message> take() { return std::move(messages_); }
 
  private:
-  // The first message of this offset whose other end has been seen, and this one not yet, is the same.
+  // If a message with this offset has been seen with only its other end, this is the same message.
   void add(const StepProgram::Message& message, bool sends) {
     for (std::size_t i = 0; !sends && i < messages_.size(); ++i) {
       if (messages_[i].offset != message.offset || whole_[i]) continue;
@@ -104,7 +105,7 @@ class Messages {
   std::vector<bool> whole_;
 };
 
-// `own`: with ends of messages, of a program of this rank alone.
+// `own`: with ends of messages, for a program of this rank only.
 StepProgram::Calls calls_of(const StepEvent& event, int rank, const GridExtents& grid, const Machine& machine, bool own) {
   StepProgram::Calls calls{.op = std::string(event.op), .phase = event.phase, .layer = event.layer, .times = event.times};
   if (own) {
@@ -146,8 +147,8 @@ StepProgram made(const StepTrace& step, int rank, const GridExtents& grid, const
     all.seconds += seconds * event.times;
     all.spread = std::hypot(all.spread, seconds * std::sqrt(event.times));
   };
-  // As time_step() reads them.
-  std::vector<std::pair<bool, int>> under_way;  // started and not waited for: whether of gradients, and the how manieth
+  // In the same order as time_step().
+  std::vector<std::pair<bool, int>> under_way;  // started, not waited for: of gradients or not, and its ordinal
   int started = 0;
   for (const auto& event : step.events) {
     if (!event.calls.empty()) {
@@ -177,9 +178,9 @@ StepProgram made(const StepTrace& step, int rank, const GridExtents& grid, const
   return program;
 }
 
-// Both ends of every message know the other's calls, and take as long. False: some go to ranks that have no program.
+// Connects both ends of every message and gives them the same time. False: some messages go to ranks without a program.
 bool join(std::vector<StepProgram>& programs) {
-  // Of a sender and a receiver, in the order in which each of them has them.
+  // Messages between a sender and a receiver, in the order of each of them.
   struct Known {
     StepProgram::End* end = nullptr;
     int calls = 0;

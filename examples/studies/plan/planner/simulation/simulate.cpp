@@ -60,7 +60,7 @@ class Simulator {
   }
 
  private:
-  // Of the options and of the machine, before anything is made of them.
+  // Checks options and machine, before anything is made from them.
   const Machine& checked(const Machine& machine) const {
     require(!machine.levels.empty() && size_ >= 1 && size_ <= machine.ranks(), "[simulate] machine {} has {} ranks, the grid {}",
             machine.name, machine.levels.empty() ? 0 : machine.ranks(), size_);
@@ -111,7 +111,7 @@ class Simulator {
     span(rank, communication, since, now, calls.layer, calls.op);
   }
 
-  // Along the program until something takes time.
+  // Continues the program until something takes time.
   void go_on(int r, double now) {
     auto& rank = ranks_[at(r)];
     const auto& program = this->program(r);
@@ -195,7 +195,7 @@ class Simulator {
     return r + sign * to.distance;
   }
 
-  // f(way) of each end of a message that a rank has in its calls `c`.
+  // Calls f(way) for each end of a message in a rank's calls `c`.
   template <class F>
   void for_ways(int r, int c, const F& f) const {
     const auto& calls = program(r).calls[at(c)];
@@ -216,7 +216,7 @@ class Simulator {
     slot = {.calls = c, .step = step, .pending = 1, .posted = now, .end = now, .path = path};
     for_ways(r, c, [&](const Way& way) {
       ++slot.pending;
-      // Of two ends the later one sees the other's.
+      // The later one of two ends finds the other's.
       const auto& theirs = ranks_[at(way.other)].slots[s];
       if (theirs.calls != way.calls || theirs.step != step || !way.whole) return;
       const int from = way.sends ? r : way.other, to = way.sends ? way.other : r;
@@ -232,7 +232,7 @@ class Simulator {
     if (--slot.pending == 0) push(slot.end, Event::messages, 2 * r + s);
   }
 
-  // Messages or a collective have ended: the next collective, or what comes behind the calls.
+  // Messages or a collective have ended: starts the next collective, or what follows the calls.
   void stage_over(int r, int s, double now) {
     auto& slot = ranks_[at(r)].slots[s];
     const auto groups = groups_.of(r, slot.calls);
@@ -289,7 +289,7 @@ class Simulator {
     return fmt::format("{} of {}", calls.op, layers[at(calls.layer)]);
   }
 
-  // Of the ranks that wait, one for which nothing comes; others wait for it.
+  // Reports one of the waiting ranks whose wait nothing can end; others wait for it.
   [[noreturn]] void deadlock() const {
     for (const bool messages : {true, false})
       for (int r = 0; r < size_; ++r)
@@ -316,7 +316,7 @@ class Simulator {
     double last = 0, all = 0;
     for (const double end : ends_) result_.steps.push_back(end - last), last = end;
     result_.mean = last / o_.steps;
-    // Sums in another order are not another amount of work.
+    // Another summation order is not a different amount of work.
     constexpr double same = 1 - 1e-12;
     const auto still = [](const RankTime& time) { return time.halos + time.redistribution + time.collectives; };
     for (int r = 0; r < size_; ++r) {
@@ -336,14 +336,14 @@ class Simulator {
   GridPlace extents_{};
   std::vector<GridPlace> places_;
   std::vector<Rank> ranks_;
-  std::vector<std::vector<Translation>> translations_;  // by calls
-  std::vector<std::vector<int>> starts_;                // by program: calls that are started, in their order
+  std::vector<std::vector<Translation>> translations_;  // by index of calls
+  std::vector<std::vector<int>> starts_;                // by program: started calls, in order
   SharedLinks links_;
   Subgrids groups_;
-  std::vector<Meeting> meetings_;  // of groups
+  std::vector<Meeting> meetings_;  // by group
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<bool> traced_;
-  std::vector<double> ends_;  // of steps
+  std::vector<double> ends_;  // by step
   int finished_ = 0;
   Simulation result_;
 };

@@ -22,13 +22,13 @@ std::string perfetto(const Simulation& simulation) {
   for (const auto& span : simulation.spans) ranks.insert(span.rank);
   for (const int rank : ranks) {
     event(fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"rank {}"}}}})", rank, rank));
-    // A trace of what was measured has no lane for what nobody waits for.
+    // Traces of measurements have no lane for communication that overlaps with work.
     for (std::size_t lane = 0; lane < lanes.size() - (beside ? 0 : 1); ++lane)
       event(
           fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", rank, lane, lanes[lane]));
   }
-  // Names of ops and layers: no quotes, no backslashes, no control characters. Spans that follow each other do so in nanoseconds,
-  // too, of which both ends are rounded to whole ones.
+  // Names of ops and layers have no quotes, backslashes or control characters. Both ends of spans are rounded to whole
+  // nanoseconds, so that consecutive spans stay consecutive.
   const auto nanoseconds = [](double seconds) { return std::round(1e9 * seconds); };
   for (const auto& span : simulation.spans) {
     const double start = nanoseconds(span.start), end = nanoseconds(span.start + span.seconds);
