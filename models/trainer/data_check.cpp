@@ -96,7 +96,7 @@ void require_same_contents(const Communicator& world, const std::string& file, c
   };
   const auto refuse = [&](const std::string& name) {
     throw UsageError(fmt::format(
-        "[resume] {} was trained on other samples: {} of '{}' {}, now of '{}' {}; --resume goes on with the same samples only, "
+        "[resume] {} was trained on other samples: {} of '{}' {}, now of '{}' {}; --resume continues only with the same samples, "
         "--weights begins a new training",
         file, name, before(data_note), before(name), now(data_note), now(name)));
   };

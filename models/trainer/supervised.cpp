@@ -295,10 +295,10 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     else if (first) fmt::print("{:.2f} samples/s without communication; nothing is written\n", result.samples / result.seconds);
     return 0;
   }
-  std::int64_t epochs_behind = first_epoch;
+  std::int64_t epochs_done = first_epoch;
   const auto save_weights = [&](const std::filesystem::path& path) {
     save(path, s.net, world,
-         {.info = {.step = optimizer->steps(), .epoch = epochs_behind, .notes = notes}, .half = s.half_weights});
+         {.info = {.step = optimizer->steps(), .epoch = epochs_done, .notes = notes}, .half = s.half_weights});
   };
   const auto save_at_failure = [&](const std::filesystem::path& path) {
     if (averages && averages->updates() > 0 && !averages->swapped()) averages->swap();
@@ -307,7 +307,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   return noted(world, out, save_at_failure, [&] {
     const auto result = loader ? mpigrad::train(s.net, *optimizer, *loader, world, hooks, options)
                                : mpigrad::train(s.net, *optimizer, steps, world, hooks, options);
-    epochs_behind = result.epochs_behind;
+    epochs_done = result.epochs_behind;
     if (log) log->end(result);
     if (result.interrupted) return ended_early(world, out, result, optimizer->steps());
     if (averages) averages->swap();             // evaluated and written from here on

@@ -19,8 +19,8 @@ class Simulation {
                                                                                                      level_.bandwidth} {}
 
   std::vector<Row> run() {
-    const auto& all = alone(rank_0_writes);
-    const auto& weights = alone(file_per_rank);
+    const auto& all = of_one_rank(rank_0_writes);
+    const auto& weights = of_one_rank(file_per_rank);
     const double agree = collective(CollectiveKind::allreduce, agreement_bytes);
     for (const auto& row : measured_) {
       if (row.network != network_ || row.ranks != 1) continue;
@@ -65,7 +65,7 @@ class Simulation {
  private:
   static constexpr double agreement_bytes = 16;  // checksums of the ranks' parameters, which are compared
 
-  const Row& alone(const std::string& way) const {
+  const Row& of_one_rank(const std::string& way) const {
     const auto found = std::find_if(measured_.begin(), measured_.end(),
                                     [&](const Row& row) { return row.network == network_ && row.ranks == 1 && row.way == way; });
     require(found != measured_.end(), "[study] nothing was measured of '{}' on one rank", way);
@@ -73,9 +73,9 @@ class Simulation {
   }
   double collective(CollectiveKind name, double bytes) const { return planner::best(name, p_, bytes, link_).seconds; }
 
-  // Seconds for `bytes` in total, of which each of `ranks` moves one part at the same time, repeated `times` times.
-  double move(double bytes, double seconds_alone, int parts, int times, double of_rank, double of_all) const {
-    double seconds = std::max(seconds_alone / parts, bytes / parts / level_.bandwidth);
+  // Seconds for `bytes` in total, moved in `parts` equal parts at the same time, and all of it `times` times.
+  double move(double bytes, double seconds_of_one, int parts, int times, double of_rank, double of_all) const {
+    double seconds = std::max(seconds_of_one / parts, bytes / parts / level_.bandwidth);
     if (of_rank > 0) seconds = std::max(seconds, bytes / parts / of_rank);
     return std::max(seconds, bytes * times / of_all);
   }

@@ -50,7 +50,7 @@ void add_options(CLI::App& app, Options& o) {
       ->allow_extra_args(false)
       ->group("Search");
   app.add_option("--strategy", s.name,
-                 "grid: all points; random; halving: of many short trials the best go on; hyperband: brackets of halving")
+                 "grid: all points; random; halving: of many short trials the best continue; hyperband: brackets of halving")
       ->check(CLI::IsMember({"grid", "random", "halving", "hyperband"}))
       ->capture_default_str()
       ->group("Search");
@@ -61,7 +61,7 @@ void add_options(CLI::App& app, Options& o) {
       ->check(tool::whole_number(0))
       ->capture_default_str()
       ->group("Search");
-  app.add_option("--eta", s.eta, "of halving and hyperband: one in so many goes on, with so many times the resource")
+  app.add_option("--eta", s.eta, "of halving and hyperband: one in so many continues, with so many times the resource")
       ->check(tool::whole_number(2, 1000))
       ->capture_default_str()
       ->group("Search");
@@ -106,14 +106,12 @@ void add_options(CLI::App& app, Options& o) {
       ->capture_default_str()
       ->group("Failures");
   app.add_flag("--retry-failed", o.search.retry_failed, "trials that failed begin anew")->group("Failures");
-  app.add_option("--out", o.search.out, "folder of results; of the same search it goes on with what has not ended")
-      ->default_str("hpo-out")
-      ->group("Output");
+  app.add_option("--out", o.search.out, "folder of results; the same search is resumed")->default_str("hpo-out")->group("Output");
   app.add_flag("--overwrite", o.search.overwrite, "remove the search that the folder has")->group("Output");
   app.add_flag("--quiet", o.search.quiet, "no line for each trial")->group("Output");
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
   app.footer(
-      "Exit codes: 0 the search has ended; 75 a signal has ended it, and the same command goes on with it; 2 wrong arguments;\n"
+      "Exit codes: 0 the search has ended; 75 a signal has ended it, and the same command resumes it; 2 wrong arguments;\n"
       "1 all trials failed. SIGTERM and SIGINT end the trials; a second one kills them.");
   o.search.out = "hpo-out";
 }
@@ -153,7 +151,7 @@ int exit_code(const Search& search) {
   return !ranked.empty() && ranked[0].value ? 0 : 1;
 }
 int interrupted(const Options& o) {
-  fmt::print(stderr, "hpo: ended by a signal; the same command goes on with {}\n", o.search.out.string());
+  fmt::print(stderr, "hpo: ended by a signal; the same command resumes {}\n", o.search.out.string());
   return trainer::to_be_resumed;
 }
 

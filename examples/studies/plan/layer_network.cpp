@@ -76,8 +76,8 @@ Weights weights_of(const std::string& file, const planner::Layer& layer, double 
   const auto most = std::gcd(static_cast<std::int64_t>(in), static_cast<std::int64_t>(out));
   for (std::int64_t groups = 1; groups <= (layer.kind == "linear" ? 1 : most); ++groups) {
     if (most % groups != 0) continue;
-    const auto alone = pairs / static_cast<double>(groups);
-    if (layer.weights == alone + out || layer.weights == alone) return {groups, layer.weights != alone};
+    const auto of_groups = pairs / static_cast<double>(groups);
+    if (layer.weights == of_groups + out || layer.weights == of_groups) return {groups, layer.weights != of_groups};
   }
   refuse(file, layer,
          fmt::format("has {:.0f} weights, where its kernel and channels make {:.0f}, {:.0f} with biases, or those of groups",

@@ -48,7 +48,7 @@ int run_on_ranks(int argc, char** argv) {
   });
 }
 
-int run_alone(int argc, char** argv) {
+int run_without_ranks(int argc, char** argv) {
   Commands c;
   if (const int code = tool::parse(c.app, argc, argv); code >= 0) return code;
   return tool::finish(c.app, [&] {
@@ -64,5 +64,5 @@ int run_alone(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const bool measures = argc > 1 && std::string_view(argv[1]) == "calibrate";
-  return measures ? mpigrad::plan::run_on_ranks(argc, argv) : mpigrad::plan::run_alone(argc, argv);
+  return measures ? mpigrad::plan::run_on_ranks(argc, argv) : mpigrad::plan::run_without_ranks(argc, argv);
 }

@@ -97,8 +97,8 @@ void simulate(const SimulateOptions& o, Run& run) {
   }
   laid.ranks = 1;
   const auto whole = planner::traced(subject, {.precision = run.choice.precision}, laid, 0);
-  const auto alone = planner::time_step(whole, 0, run.machine, {.node_ranks = 1, .tf32 = tf32});
-  run.work = alone.forward + alone.backward + alone.update;
+  const auto on_one_rank = planner::time_step(whole, 0, run.machine, {.node_ranks = 1, .tf32 = tf32});
+  run.work = on_one_rank.forward + on_one_rank.backward + on_one_rank.update;
 }
 
 // The mean per rank and step, over all ranks.
@@ -168,7 +168,7 @@ void print(const SimulateOptions& o, const Run& run) {
   part("  waiting for halos", mean.halos);
   if (mean.redistribution > 0) part("  for other grids", mean.redistribution);
   part("  for collectives", mean.collectives);
-  line("efficiency", percent(run.work / (run.ranks * s.mean)), fmt::format("one rank alone works {}", ms(run.work)));
+  line("efficiency", percent(run.work / (run.ranks * s.mean)), fmt::format("a single rank works {}", ms(run.work)));
   const auto& slowest = s.ranks[static_cast<std::size_t>(s.slowest)];
   line("slowest rank", fmt::format("{}", s.slowest),
        fmt::format("works {} a step, {} more than the mean", ms(slowest.work / static_cast<double>(s.steps.size())),

@@ -84,7 +84,7 @@ std::string average_in_words(const Finding& f, const SizeResult& small, const Si
           "or in learning.",
           same_volume, text(f.averaging));
     case Verdict::undecided:
-      return fmt::format("{}: too few universes to say whether volume alone makes the difference.", same_volume);
+      return fmt::format("{}: too few universes to say whether only the volume makes the difference.", same_volume);
     case Verdict::no_gain: return "There is no gain that the size of a sample or the volume could be the reason of.";
     case Verdict::nothing_learned:
       return fmt::format("Not even at {}^3 is it predicted better than by the prior's mean, as far as these universes tell.",

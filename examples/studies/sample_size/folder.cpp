@@ -77,7 +77,7 @@ fs::path regression_of(const StudyOptions& o, std::int64_t size) {
   return fs::path(o.out) / fmt::format("size{:03}-regression", size) / predictions_file;
 }
 
-fs::path training_beside(const fs::path& predictions) { return predictions.parent_path() / training_file; }
+fs::path training_predictions(const fs::path& predictions) { return predictions.parent_path() / training_file; }
 
 namespace {
 

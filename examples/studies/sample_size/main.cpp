@@ -30,7 +30,7 @@ std::optional<Scores> score_training(const StudyOptions& o, std::int64_t size, c
   if (o.training < least_universes) return std::nullopt;
   std::vector<std::vector<CubePrediction>> learned;
   for (const auto& predictions : files) {
-    const auto file = training_beside(predictions);
+    const auto file = training_predictions(predictions);
     if (!std::filesystem::exists(file)) return std::nullopt;
     learned.push_back(read_predictions(o, size, file, o.training));
   }
@@ -98,9 +98,9 @@ void check(StudyOptions& o) {
   using universe::largest_side, universe::most_cells;
   if (!o.sizes.empty() && o.sizes.back() > largest_side)
     throw tool::UsageError(
-        fmt::format("--sizes {}: the regression beside the network takes cubes of at most {}^3", o.sizes.back(), largest_side));
+        fmt::format("--sizes {}: the regression for comparison takes cubes of at most {}^3", o.sizes.back(), largest_side));
   if (o.test > most_cells / (o.box * o.box * o.box))
-    throw tool::UsageError(fmt::format("--test {}: the regression beside the network predicts at most {} cells, {} boxes of {}^3",
+    throw tool::UsageError(fmt::format("--test {}: the regression for comparison predicts at most {} cells, {} boxes of {}^3",
                                        o.test, most_cells, most_cells / (o.box * o.box * o.box), o.box));
   for (const auto size : o.sizes) {
     if (o.box % size != 0)

@@ -89,19 +89,19 @@ plot::Lines panel(const Results& results, std::size_t parameter, bool legend) {
   std::size_t colour = 0;
   std::vector<plot::Series> marks;
   // Next to each other: their intervals would overlap in one bar.
-  double beside = 0.978;
+  double shift = 0.978;
   for (const auto& [of, scores, name] : measured) {
     const auto hue = plot::series_colour(colour++);
     plot::Series line{.label = label(name), .colour = hue};
     for (const auto& result : results.sizes) {
       const auto& score = (result.*of.*scores)[parameter];
-      const double x = static_cast<double>(result.size) * beside;
+      const double x = static_cast<double>(result.size) * shift;
       line.x.push_back(x), line.y.push_back(score.error);
       marks.push_back({.x = {x}, .y = {score.error}, .colour = hue});
       marks.push_back({.x = {x, x}, .y = {score.wide.low, score.wide.high}, .colour = hue});
     }
     lines.series.push_back(std::move(line));
-    beside += 0.015;
+    shift += 0.015;
   }
   plot::Series cube{.label = label("floor of a cube"), .colour = plot::Colour{0.35, 0.35, 0.38}};
   plot::Series box{.label = label("floor of the box"), .colour = plot::Colour{0.70, 0.70, 0.73}};

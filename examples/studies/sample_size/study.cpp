@@ -108,7 +108,7 @@ void fit_regression(const Communicator& world, const StudyOptions& o, const data
     const auto file = regression_of(o, size);
     std::error_code error;
     fs::create_directories(file.parent_path(), error);  // writing throws if this failed
-    if (!of_training.predicted.empty()) write(training_beside(file), of_training);
+    if (!of_training.predicted.empty()) write(training_predictions(file), of_training);
     write(file, predictions);
   });
 }
@@ -168,7 +168,7 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
                              [&](nlohmann::ordered_json run, const TrainerResult&, const std::string&) {
                                trainer::write_text(out / trainer::summary_file, tool::to_text(run) + "\n");
                                const auto file = predictions_of(o, size, seed);
-                               write_predictions(training_beside(file), of_training, cubes);
+                               write_predictions(training_predictions(file), of_training, cubes);
                                write_predictions(file, predictions, cubes);
                              }});
 }

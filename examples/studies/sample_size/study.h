@@ -42,7 +42,7 @@ std::string folder_of(std::int64_t size, std::int64_t seed);
 std::filesystem::path predictions_of(const StudyOptions& options, std::int64_t size, std::int64_t seed);
 std::filesystem::path regression_of(const StudyOptions& options, std::int64_t size);
 // The file next to `predictions` with the predictions for the universes of the training.
-std::filesystem::path training_beside(const std::filesystem::path& predictions);
+std::filesystem::path training_predictions(const std::filesystem::path& predictions);
 // Throws UsageError if a universe in the folder is not the study's; checks every `parts`th from `part`.
 void check_universes(const StudyOptions& options, std::int64_t part, std::int64_t parts);
 // Sizes for which any training is done, ascending; seeds for which the trainings of all options.sizes are.

@@ -204,8 +204,7 @@ std::string data_of(const LearnOptions& o, const Task& task) {
 
 void add_learn(CLI::App& app, LearnOptions& o) {
   auto* command = app.add_subcommand(
-      "learn",
-      "samples that W workers need to an error, and learning speed-up beside parallel speed-up; W may be more than ranks");
+      "learn", "samples that W workers need to an error, learning and parallel speed-up; W may be more than ranks");
   const auto whole = [&](const char* name, std::int64_t& value, std::int64_t low, const char* text) {
     return command->add_option(name, value, text)->check(tool::whole_number(low));
   };
@@ -252,7 +251,7 @@ void add_learn(CLI::App& app, LearnOptions& o) {
       ->allow_extra_args(false)
       ->check(tool::whole_number(1, 65536));
   command->add_option("--data-seed", o.data_seed, "of generated samples")->capture_default_str();
-  command->add_option("--out", o.out, "folder; a study that is in it already is gone on with")->capture_default_str();
+  command->add_option("--out", o.out, "folder; a study in it is resumed")->capture_default_str();
   command->add_flag("--json", o.json, "print one JSON document");
   command->add_flag("--quiet", o.quiet, "no line for each training");
 }

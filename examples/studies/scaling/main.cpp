@@ -42,7 +42,7 @@ int run_on_ranks(int argc, char** argv) {
 }
 
 // `speed` starts ranks itself.
-int run_alone(int argc, char** argv) {
+int run_without_ranks(int argc, char** argv) {
   Commands c;
   if (const int code = tool::parse(c.app, argc, argv); code >= 0) return code;
   return tool::finish(c.app, [&] {
@@ -59,5 +59,5 @@ int run_alone(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const bool learns = argc > 1 && std::string_view(argv[1]) == "learn";
-  return learns ? mpigrad::scaling::run_on_ranks(argc, argv) : mpigrad::scaling::run_alone(argc, argv);
+  return learns ? mpigrad::scaling::run_on_ranks(argc, argv) : mpigrad::scaling::run_without_ranks(argc, argv);
 }

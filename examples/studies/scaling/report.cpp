@@ -90,7 +90,7 @@ void write_report(const std::string& folder) {
       "the samples "
       "that one worker needs over those that P workers need, so that LS = PS SE. The definition is ours: the DeepEx study "
       "(Yoginath et al. "
-      "2019), which asks for a learning speed-up beside the parallel one, prints none.");
+      "2019), which asks for a learning speed-up in addition to the parallel one, prints none.");
   page.paragraph(
       "The law: with a gradient noise scale B_noise = tr(Sigma) / |G|^2 (McCandlish et al. 2018), measured while training, and b "
       "samples of "

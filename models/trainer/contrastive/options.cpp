@@ -64,7 +64,7 @@ void add_loss_keys(Keys& keys, TrainOptions& o) {
   keys.add("loss.freeze_prototypes", o.freeze_prototypes, whole(0, most), "time for which swav's prototypes stay as they are")
       .with_unit("steps")
       .instead_of("--freeze-prototypes");
-  keys.add("loss.small_crops", o.small_crops, whole(0, 64), "views of swav besides the two large ones")
+  keys.add("loss.small_crops", o.small_crops, whole(0, 64), "views of swav in addition to the two large ones")
       .instead_of("--small-crops");
   keys.add("loss.small_size", o.small_size, "extents of the small crops, as H,W or D,H,W")
       .with_unit("cells")

@@ -224,10 +224,10 @@ StepTime time_step(const StepTrace& step, int rank, const Machine& machine, cons
     if (found == under_way.end()) return;
     const auto call = *found;
     under_way.erase(found);
-    const double behind = machine.overlaps ? std::max(0.0, call.end - now) : call.seconds;
-    stand_still(event, call.kind, behind);
-    time.hidden += call.seconds - std::min(call.seconds, behind);
-    if (call.kind == CallKind::gradient) time.gradients += call.seconds - std::min(call.seconds, behind);
+    const double exposed = machine.overlaps ? std::max(0.0, call.end - now) : call.seconds;
+    stand_still(event, call.kind, exposed);
+    time.hidden += call.seconds - std::min(call.seconds, exposed);
+    if (call.kind == CallKind::gradient) time.gradients += call.seconds - std::min(call.seconds, exposed);
   };
   for (const auto& event : step.events) {
     // Calls of an event that is not an op between ranks were started before it.

@@ -84,9 +84,9 @@ Crystal make_crystal(const Philox& random) {
     return square_distance(a, place) < square_distance(b, place);
   });
   if (crystal.defect == Defect::vacancy) {
-    const auto gone = *nearest;
+    const auto removed = *nearest;
     atoms.erase(nearest);
-    relax(atoms, gone, 0.1, lattice.spacing);
+    relax(atoms, removed, 0.1, lattice.spacing);
   } else if (crystal.defect == Defect::interstitial) {
     // The centre of a cell, or of a triangle if cells consist of two of them.
     const double part = triangular ? 1.0 / 3 : 0.5;

@@ -296,10 +296,10 @@ class Oracle {
     const double inner_bandwidth = in_.group_bandwidth.value_or(in_.bandwidth);
     const double halo_latency = in_.halo_latency.value_or(inner_latency);
     const double halo_bandwidth = in_.halo_bandwidth.value_or(inner_bandwidth);
-    double shared = 0, alone = 0, halo = 0, split_elements = 0, elements = 0;
+    double shared = 0, unsplit = 0, halo = 0, split_elements = 0, elements = 0;
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       const auto& layer = layers_[l];
-      if (!in_.times.empty()) (l < split ? shared : alone) += in_.times[l].forward + in_.times[l].backward;
+      if (!in_.times.empty()) (l < split ? shared : unsplit) += in_.times[l].forward + in_.times[l].backward;
       if (!works_in_place(layer)) (l < split ? split_elements : elements) += layer.inputs + layer.outputs;
       const auto planes = (layer.kernel[d] - 1) / 2;
       if (l >= split || planes == 0 || in_.group == 1) continue;
@@ -309,7 +309,7 @@ class Oracle {
       halo += 2 * 2 * (halo_latency + plane * samples * delta / (halo_bandwidth / (2 * p2_)));
     }
     const double gathered = split > 0 ? layers_[split - 1].outputs : layers_[0].inputs;
-    compute(static_cast<double>(ceil_divide(in_.samples, in_.groups)) * (shared / p2_ + alone), 0);
+    compute(static_cast<double>(ceil_divide(in_.samples, in_.groups)) * (shared / p2_ + unsplit), 0);
     term("halo", iterations_ * halo);
     term("gather", 2 * iterations_ * (p2_ - 1) * (halo_latency + samples * gathered * delta / p2_ / (halo_bandwidth / 2)));
     term("gradient all-reduce", ring(p2_, inner_latency, inner_bandwidth) + ring(p1_, in_.latency, in_.bandwidth / (2 * p2_)));

@@ -63,16 +63,16 @@ std::vector<Diagnosis> diagnose(const OracleInput& in, const OracleResult& resul
 
   // Ranks of a pipeline hold different weights; that is uneven, which is another class.
   if (result.memory_bytes && !in.layers.empty() && in.ranks > 1 && s != Strategy::pipeline) {
-    OracleInput alone = in;
-    alone.strategy = Strategy::serial, alone.ranks = 1;
-    const double redundant = 1 - *evaluate(alone).memory_bytes / (*result.memory_bytes * static_cast<double>(in.ranks));
+    OracleInput on_one = in;
+    on_one.strategy = Strategy::serial, on_one.ranks = 1;
+    const double redundant = 1 - *evaluate(on_one).memory_bytes / (*result.memory_bytes * static_cast<double>(in.ranks));
     if (redundant >= reported_part)
       report(Diagnosis::Kind::bottleneck, "memory redundancy", redundant,
              fmt::format("{:.1f} % of all ranks' memory holds what other ranks hold, too", 100 * redundant));
   }
   if (result.memory_bytes && in.memory > 0 && *result.memory_bytes >= fragmented_part * in.memory)
     report(Diagnosis::Kind::bottleneck, "memory fragmentation", *result.memory_bytes / in.memory,
-           fmt::format("{:.4g} bytes are {:.1f} % of a rank's memory; fragments need room beside them", *result.memory_bytes,
+           fmt::format("{:.4g} bytes are {:.1f} % of a rank's memory; fragments need additional room", *result.memory_bytes,
                        100 * *result.memory_bytes / in.memory));
 
   if (result.compute && *result.compute > 0 && *result.update / *result.compute >= reported_part)

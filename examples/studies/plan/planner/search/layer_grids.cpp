@@ -59,10 +59,10 @@ std::string joined_names(const std::string& first, const std::string& last, cons
 double redistribution_seconds(const Shape& shape, DType dtype, const Choice& from, const Choice& to, const Machine& machine) {
   if (extents_of(from.grid) == extents_of(to.grid)) return 0;
   const int ranks = ranks_of(from.grid);
-  const auto before = layout_on(from, shape, 0), behind = layout_on(to, shape, 0);
+  const auto before = layout_on(from, shape, 0), after = layout_on(to, shape, 0);
   std::int64_t most = 0;
   for (const int rank : compared_ranks(ranks)) {
-    const auto have = before->box(rank), need = behind->box(rank);
+    const auto have = before->box(rank), need = after->box(rank);
     most = std::max(most, need.elements() - intersection(have, need).elements());
   }
   if (most == 0) return 0;

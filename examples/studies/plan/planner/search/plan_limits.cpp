@@ -57,9 +57,8 @@ std::vector<Diagnosis> diagnose(const Plan& plan, const StepTrace& step, const S
       fmt::format("the largest block of the input is {} above the mean", percent(uneven - 1)));
   const double redundant = plan.efficiency > 0 ? part(time.forward + time.backward + time.update) - plan.efficiency : 0;
   add(bottleneck, "computation redundancy", redundant,
-      fmt::format(
-          "{} of the step is work that one rank alone would not do, or does faster: halos, small blocks, latencies of ops",
-          percent(redundant)));
+      fmt::format("{} of the step is work that a single rank would not do, or does faster: halos, small blocks, latencies of ops",
+                  percent(redundant)));
   // Parts of the step and of the memory, the largest first; findings that are not parts come after them.
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.number > b.number; });
   if (ranks_of(g) >= congested_ranks && machine.levels.back().sharing > 1)

@@ -248,20 +248,20 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
   const auto choices = grids_for(subject, o, machine.levels.size() == 1);
   require(!choices.empty(), "[plan] no grid of {} ranks for {} samples of {}: an axis has no more ranks than places", o.ranks,
           o.batch, subject.input);
-  std::map<std::string, OneRankStep> alone_in;
+  std::map<std::string, OneRankStep> one_rank_in;
   std::map<std::string, OpTimes> times_in;
   for (const auto& precision : o.precisions) {
-    alone_in.try_emplace(precision, one_rank_step(subject, machine, precision, o));
+    one_rank_in.try_emplace(precision, one_rank_step(subject, machine, precision, o));
     times_in.try_emplace(precision, machine, working_node_ranks(machine, o.ranks, o.node_ranks), precision == "tf32");
   }
   const auto setting = [&](const std::string& precision) {
-    return Setting{precision, &alone_in.at(precision), &times_in.at(precision)};
+    return Setting{precision, &one_rank_in.at(precision), &times_in.at(precision)};
   };
   // A layout for float32 is also timed for tf32, because laying out takes far longer than timing.
   std::map<std::string, Plan> timed;
   std::vector<Plan> plans;
   for (const auto& precision : o.precisions) {
-    const Estimate estimate(alone_in.at(precision).step, machine, o, times_in.at(precision));
+    const Estimate estimate(one_rank_in.at(precision).step, machine, o, times_in.at(precision));
     const auto evaluated = [&](const Choice& choice) {
       if (auto known = timed.extract(to_string(choice)); !known.empty()) return std::move(known.mapped());
       std::vector<Setting> settings{setting(precision)};

@@ -17,7 +17,7 @@ using Kind = StepProgram::Kind;
 
 constexpr std::size_t most_traced = 64;
 constexpr int most_steps = 10'000;
-enum Lane : int { whole_step = 0, compute = 1, communication = 2, beside = 4 };  // 3: data
+enum Lane : int { whole_step = 0, compute = 1, communication = 2, overlapped = 4 };  // 3: data
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -269,7 +269,7 @@ class Simulator {
       rank.path = path, ++rank.item;
       return go_on(r, now);
     }
-    if (s == 1) span(r, beside, slot.posted, now, calls.layer, calls.op);
+    if (s == 1) span(r, overlapped, slot.posted, now, calls.layer, calls.op);
     ++rank.done;
     const bool goes_on = rank.waits && rank.done >= rank.needed;
     if (rank.waits) stood_still(r, calls, rank.since, now), rank.since = now, rank.path = path;

@@ -44,10 +44,10 @@ class SharedLinks {
       const double seconds = known ? within * times : bytes * link.sharing / link.bandwidth;
       return std::max(out.take(now, seconds), in.take(now, seconds)) + (known ? 0 : link.latency * times);
     }
-    const double alone = bytes / link.bandwidth;
-    double through = std::max(out.take(now, alone), in.take(now, alone));
+    const double unshared = bytes / link.bandwidth;
+    double through = std::max(out.take(now, unshared), in.take(now, unshared));
     if (contention_) {
-      const double together = alone * link.sharing / machine_.levels[level - 1].ranks;
+      const double together = unshared * link.sharing / machine_.levels[level - 1].ranks;
       auto& up = up_[level - 1][static_cast<std::size_t>(units_[level - 1][from])];
       auto& down = down_[level - 1][static_cast<std::size_t>(units_[level - 1][to])];
       through = std::max({through, up.take(now, together), down.take(now, together)});

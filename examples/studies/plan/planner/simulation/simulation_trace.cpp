@@ -10,20 +10,20 @@
 namespace mpigrad::planner {
 
 std::string perfetto(const Simulation& simulation) {
-  constexpr std::array lanes{"steps", "compute", "communication", "data", "communication beside work"};
+  constexpr std::array lanes{"steps", "compute", "communication", "data", "overlapped communication"};
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   const auto event = [&](const std::string& line) {
     if (text.back() != '[' && text.back() != '\n') text += ",\n";
     text += line;
   };
   std::set<int> ranks;
-  const bool beside =
+  const bool overlaps =
       std::any_of(simulation.spans.begin(), simulation.spans.end(), [&](const auto& span) { return span.lane == 4; });
   for (const auto& span : simulation.spans) ranks.insert(span.rank);
   for (const int rank : ranks) {
     event(fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"rank {}"}}}})", rank, rank));
     // Traces of measurements have no lane for communication that overlaps with work.
-    for (std::size_t lane = 0; lane < lanes.size() - (beside ? 0 : 1); ++lane)
+    for (std::size_t lane = 0; lane < lanes.size() - (overlaps ? 0 : 1); ++lane)
       event(
           fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}"}}}})", rank, lane, lanes[lane]));
   }
