@@ -11,7 +11,7 @@
 
 namespace mpigrad::trainer {
 
-// What the pass found in some samples, the same on every grid and number of ranks.
+// The findings of the pass for some samples, the same on every grid and number of ranks.
 struct DataContents {
   std::int64_t samples = 0, bytes = 0;
   std::uint64_t values = 0, targets = 0;  // data::Contents, summed over all ranks

@@ -19,14 +19,14 @@ void add_infer_keys(Keys& keys, InferOptions& o, bool scored, const std::string&
              fmt::format("all, {0} (what the training kept for it), or auto: {0} if these are the training's data, else all",
                          kept))
         .instead_of("--part");
-  keys.add("data.batch", o.batch, whole(1, 1000000000), "samples at once, of all ranks together; predictions do not depend on it")
+  keys.add("data.batch", o.batch, whole(1, 1000000000), "samples at once, on all ranks together; predictions do not depend on it")
       .with_unit("samples")
       .with_flag("--batch");
   add_grid_key(keys, o);
 }
 
 void add_weights_keys(Keys& keys, Options& o) {
-  keys.add("network.weights", o.weights, "weights.h5 of a training, which knows its network").with_flag("--weights");
+  keys.add("network.weights", o.weights, "weights.h5 of a training, which describes its network").with_flag("--weights");
   keys.add("network.last_weights", o.last_weights,
            "takes from a checkpoint of a training with averaged weights those of its last step instead of the averaged ones")
       .instead_of("--last-weights");
@@ -58,7 +58,7 @@ void check(const InferOptions& o) {
   check_device(o);
   if (o.weights.empty()) throw UsageError("--weights is needed");
   if (o.data.empty()) throw UsageError("--data is needed");
-  if (o.out.empty()) throw UsageError("--out is not empty");
+  if (o.out.empty()) throw UsageError("--out must not be empty");
 }
 
 std::string averages_remark(const Options& o, const CheckpointInfo& info) {
@@ -81,8 +81,8 @@ void take_stored_dtype(Options& o) {
 
 const std::string& note_of(const std::string& weights, const CheckpointInfo& info, const std::string& name) {
   const auto found = info.notes.find(name);
-  require(found != info.notes.end(),
-          "[weights] {} does not say which network it is of: it has no note '{}'; train again to have it", weights, name);
+  require(found != info.notes.end(), "[weights] {} does not describe its network: it has no note '{}'; train again to write it",
+          weights, name);
   return found->second;
 }
 

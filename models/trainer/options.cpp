@@ -114,7 +114,8 @@ void add_norm_keys(Keys& keys, Options& o) {
 }
 
 void add_training_keys(Keys& keys, Options& o) {
-  keys.add("seed", o.seed, whole(0), "of weights, order, augmentation and dropout; the same for every grid").with_flag("--seed");
+  keys.add("seed", o.seed, whole(0), "seed of weights, order, augmentation and dropout; results are the same for every grid")
+      .with_flag("--seed");
   keys.add("network.weights", o.weights, "a file of weights to start from").with_flag("--weights");
   keys.add("network.take", o.take,
            "parts of network.weights of another network: `common`, what both have under one name and of one shape, or patterns "
@@ -137,7 +138,7 @@ void add_training_keys(Keys& keys, Options& o) {
            "evaluated and "
            "written to weights.h5 and best.h5, checkpoints hold both; 0: no average")
       .instead_of("--average-weights");
-  keys.add("optimizer.freeze", o.freeze, "patterns of parameters that training leaves as they are, such as \"encoder.*\"")
+  keys.add("optimizer.freeze", o.freeze, "patterns of parameters that training does not change, such as \"encoder.*\"")
       .instead_of("--freeze");
   keys.add("schedule.epochs", o.epochs, whole(0, most_epochs), "passes over the training set")
       .with_unit("epochs")
@@ -146,11 +147,11 @@ void add_training_keys(Keys& keys, Options& o) {
       .with_unit("samples")
       .with_flag("--batch");
   keys.add("schedule.accumulate", o.accumulate, whole(1, most_batch),
-           "micro-batches of a batch, computed one after the other to save memory")
+           "micro-batches in a batch, computed one after the other to save memory")
       .instead_of("--accumulate");
-  keys.add("schedule.shape", o.schedule, one_of({"constant", "cosine", "step", "linear"}), "course of the learning rate")
+  keys.add("schedule.shape", o.schedule, one_of({"constant", "cosine", "step", "linear"}), "schedule of the learning rate")
       .instead_of("--schedule");
-  keys.add("schedule.warm_up", o.warm_up, between(0, most_epochs), "time in which the learning rate rises from 0")
+  keys.add("schedule.warm_up", o.warm_up, between(0, most_epochs), "time during which the learning rate rises from 0")
       .with_unit("epochs")
       .instead_of("--warm-up");
   keys.add("schedule.milestones", o.milestones, between(0, most_epochs), "epochs at which the shape `step` lowers the rate")
@@ -160,13 +161,13 @@ void add_training_keys(Keys& keys, Options& o) {
   keys.add("schedule.decay_factor", o.decay_factor, above(0), "factor by which the shape `step` lowers the rate")
       .instead_of("--decay-factor");
   keys.add("schedule.patience", o.patience, whole(0, most_epochs),
-           "ends the training when schedule.metric was not better for so long; 0: never")
+           "ends the training when schedule.metric was not better for this long; 0: never")
       .with_unit("epochs")
       .instead_of("--patience");
   keys.add("schedule.metric", o.metric, "the column of metrics.csv, or train_loss, for early stopping and the best weights")
       .with_default("the validation's loss, or without a validation the training's");
   keys.add("schedule.larger_is_better", o.larger_is_better, "schedule.metric is better when it is larger, as an accuracy is");
-  keys.add("schedule.minutes", o.minutes, from(0), "begins no epoch after this time of training; 0: no limit")
+  keys.add("schedule.minutes", o.minutes, from(0), "starts no epoch after this time of training; 0: no limit")
       .with_unit("minutes")
       .instead_of("--minutes");
 }
@@ -181,11 +182,11 @@ void add_checkpoint_keys(Keys& keys, Options& o) {
       .with_unit("steps")
       .instead_of("--checkpoint-steps");
   keys.add("checkpoint.minutes", o.checkpoint_minutes, from(0),
-           "writes checkpoint.h5 when so much time has passed since the last; 0: never")
+           "writes checkpoint.h5 when this much time has passed since the last one; 0: never")
       .with_unit("minutes")
       .with_flag("--checkpoint-minutes");
   keys.add("checkpoint.keep", o.keep_checkpoints, whole(1, most_epochs),
-           "how many of the newest stay: checkpoint.h5, and checkpoint-STEP.h5 before it")
+           "how many of the newest are kept: checkpoint.h5, and checkpoint-STEP.h5 before it")
       .instead_of("--keep-checkpoints");
   keys.add("checkpoint.best", o.keep_best, "writes best.h5: the weights of the epoch in which schedule.metric was best")
       .instead_of("--keep-best");
@@ -256,7 +257,7 @@ void add_run_flags(CLI::App& app, Options& o) {
   app.add_option("--device", o.device, "cpu, or cuda: the ranks of a node take its GPUs in turn; also MPIGRAD_DEVICE")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  app.add_option("--out", o.out, "folder for what is written")->capture_default_str();
+  app.add_option("--out", o.out, "folder for output")->capture_default_str();
   app.add_flag("--overwrite", o.overwrite, "replace files of an earlier run there");
   app.add_flag("--quiet", o.quiet, "no progress");
   app.add_flag("--json", o.json, "print one JSON document and nothing else");
@@ -286,9 +287,9 @@ void add_size_flag(CLI::App& app, Options& o) {
 
 void check_device(const Options& o) {
   if (o.autotune && current_device() != DeviceKind::cuda)
-    throw UsageError("precision.autotune times the kernels of a GPU: --device cuda goes with it");
+    throw UsageError("precision.autotune times the kernels of a GPU: it needs --device cuda");
   if (o.graph && current_device() != DeviceKind::cuda)
-    throw UsageError("precision.graph repeats the work of a GPU: --device cuda goes with it");
+    throw UsageError("precision.graph repeats the work of a GPU: it needs --device cuda");
 }
 
 void check(const Options& o) {
@@ -296,21 +297,21 @@ void check(const Options& o) {
     throw UsageError(
         fmt::format("schedule.batch {} cannot be computed in schedule.accumulate {} equal micro-batches", o.batch, o.accumulate));
   if (o.describe) return;
-  if (o.size != 0) throw UsageError("--size is for --describe; volumes that are trained on have their own");
+  if (o.size != 0) throw UsageError("--size is for --describe; a training's volumes have their own size");
   check_device(o);
   if (o.communication == "none" && current_device() != DeviceKind::cpu)
     throw UsageError("grid.communication none is for --device cpu");
   if (o.profile && current_device() != DeviceKind::cpu) throw UsageError("report.profile is for --device cpu");
   if (o.data.empty()) throw UsageError("--data is needed");
-  if (o.out.empty()) throw UsageError("--out is not empty");
+  if (o.out.empty()) throw UsageError("--out must not be empty");
   if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
   for (const auto& entry : o.mllog_entries)
     if (entry.find('=') == std::string::npos || entry.front() == '=')
       throw UsageError("report.mllog_entries are NAME=TEXT, not " + entry);
-  if (!o.mllog_entries.empty() && !o.mllog) throw UsageError("report.mllog_entries are of report.mllog");
+  if (!o.mllog_entries.empty() && !o.mllog) throw UsageError("report.mllog_entries needs report.mllog");
   if (o.local_copies.empty() != (o.local_steps == 0))
     throw UsageError("checkpoint.local_folder and checkpoint.local_steps: both or none");
-  if (!o.take.empty() && o.weights.empty()) throw UsageError("network.take is of network.weights");
+  if (!o.take.empty() && o.weights.empty()) throw UsageError("network.take needs network.weights");
   if (o.allow_changes && o.resume.empty()) throw UsageError("checkpoint.allow_changes is of --resume");
   if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())
     throw UsageError("network.take: `common`, or patterns");

@@ -24,7 +24,7 @@ using tool::together;
 
 // A 64-bit hash of the samples' names and their order.
 std::string fingerprint(const std::vector<std::string>& names);
-// Of samples' names without their folders, which may be moved.
+// The hash of samples' names without their folders, which may be moved.
 std::string fingerprint(const data::Source& source, const std::vector<std::int64_t>& samples);
 // Throws an error on all ranks, with the first difference, unless texts are the same on all ranks. Collective.
 void require_same(const Communicator& world, const std::string& what, const std::vector<std::string>& texts);

@@ -129,7 +129,7 @@ void add_sample_keys(Keys& keys, SampleOptions& o, const std::string& part) {
   keys.add("data.labels", o.labels,
            "NAME=FILE: integers (IDX or .npy), one for each sample, instead of the data's own; may be several")
       .instead_of("--labels");
-  keys.add("data.stored", o.stored, "extents to which samples are brought when they are read, as H,W or D,H,W")
+  keys.add("data.stored", o.stored, "extents to which samples are resized when they are read, as H,W or D,H,W")
       .with_unit("cells")
       .instead_of("--stored");
   keys.add("data.channels", o.channels, whole(1, 3), "channels of folders of pictures: 1 or 3")
@@ -142,7 +142,7 @@ void add_worker_key(Keys& keys, SampleOptions& o) {
 }
 
 void add_label_key(Keys& keys, SampleOptions& o) {
-  keys.add("data.label", o.label, "name of the labels that count").with_default("the first").instead_of("--label");
+  keys.add("data.label", o.label, "name of the labels to use").with_default("the first").instead_of("--label");
 }
 
 void add_target_key(Keys& keys, SampleOptions& o) {
@@ -251,8 +251,7 @@ void set_reading(data::LoaderOptions& loader, const data::Source& source, const 
   loader.ghosts = o.ghosts;
   loader.collective = o.read == "collective";
   if (loader.collective && source.in_memory())
-    throw UsageError(
-        "data.read collective: all samples of data.path are in memory, so that ranks read nothing; leave the key out");
+    throw UsageError("data.read collective: all samples of data.path are in memory, so that ranks read nothing; omit the key");
 }
 
 std::vector<std::int64_t> all_samples(const data::Source& source) {

@@ -17,9 +17,9 @@ void check(const TrainOptions& o) {
   if (o.form == "ring" && !loss_is("nt-xent", "supcon", "clip"))
     throw UsageError(fmt::format("loss.form ring is of nt-xent, supcon and clip, not of {}", o.loss));
   if (o.temperature > 0 && !loss_is("nt-xent", "supcon", "moco", "swav"))
-    throw UsageError(fmt::format("loss.temperature: {} has none that is chosen", o.loss));
-  if (o.small_crops > 0 && o.loss != "swav") throw UsageError("loss.small_crops are of swav");
-  if (!o.small_size.empty() && o.small_crops == 0) throw UsageError("loss.small_size is of loss.small_crops");
+    throw UsageError(fmt::format("loss.temperature: {} has no such option", o.loss));
+  if (o.small_crops > 0 && o.loss != "swav") throw UsageError("loss.small_crops needs --loss swav");
+  if (!o.small_size.empty() && o.small_crops == 0) throw UsageError("loss.small_size needs loss.small_crops");
   if (o.small_crops > 0 && o.network.encoder == "conv4" && !o.network.average)
     throw UsageError("loss.small_crops: features of conv4 depend on the extents without network.average");
   if (o.loss == "moco" && o.queue < o.batch)
@@ -30,7 +30,7 @@ void check(const TrainOptions& o) {
     throw UsageError(fmt::format("network.head_layers 0: {} needs a projection head", o.loss));
   if (o.cached > 0 && loss_is("moco", "swav")) throw UsageError(fmt::format("loss.cached is not for {}", o.loss));
   if (o.cached > 0 && !o.frozen_norm)
-    throw UsageError("loss.cached needs network.frozen_norm: statistics of a part of a batch are others than those of the batch");
+    throw UsageError("loss.cached needs network.frozen_norm: the statistics of a part of a batch differ from those of the batch");
   if (o.network.encoder == "conv4" && o.network.blocks.size() > 1) throw UsageError("network.blocks of conv4 is one number");
 }
 
@@ -44,7 +44,7 @@ void check(const EvaluateOptions& o) {
     throw UsageError("--test-data and --test-part are the whole test set: no --test-fraction and no --test-where");
   if (!o.few_shot.empty() && o.few_shot.size() != 2) throw UsageError("--few-shot is SUPPORT,QUERY, such as 1,1");
   for (const auto* key : {"evaluation.ways", "evaluation.episodes", "evaluation.group"})
-    if (o.few_shot.empty() && o.given.contains(key)) throw UsageError(fmt::format("{} is of --few-shot", key));
+    if (o.few_shot.empty() && o.given.contains(key)) throw UsageError(fmt::format("{} needs --few-shot", key));
 }
 
 namespace {
@@ -104,9 +104,9 @@ void warn(const TrainOptions& o, int rank) {
        {o.loss != "moco" && o.loss != "swav", {"loss.queue"}, of_loss("moco and swav")},
        {o.loss != "moco", {"loss.key_momentum"}, of_loss("moco")},
        {o.loss != "swav", {"loss.freeze_prototypes", "network.prototypes"}, of_loss("swav")},
-       {encoder != "conv4", {"network.growth", "network.average"}, fmt::format("it is of --encoder conv4, not of {}", encoder)},
-       {resnet, {"network.blocks"}, fmt::format("{} has the blocks of its name", encoder)},
-       {!resnet, {"network.small_images"}, fmt::format("it is of ResNets, not of --encoder {}", encoder)},
+       {encoder != "conv4", {"network.growth", "network.average"}, fmt::format("it is for --encoder conv4, not {}", encoder)},
+       {resnet, {"network.blocks"}, fmt::format("the name {} determines the blocks", encoder)},
+       {!resnet, {"network.small_images"}, fmt::format("it is for ResNets, not --encoder {}", encoder)},
        {o.network.head_layers == 0, {"network.head_hidden", "network.head_out"}, "there is no head, network.head_layers 0"},
        {o.network.head_layers == 1, {"network.head_hidden"}, "the head has one layer, network.head_layers 1"},
        {o.frozen_norm,

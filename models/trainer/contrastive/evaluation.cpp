@@ -34,9 +34,9 @@ void require_directions(const FeatureSet& set) {
   const auto squares = sum(square(cast(set.z, DType::float64)), {1}).to_vector();
   for (std::size_t i = 0; i < squares.size(); ++i) {
     const auto name = [&] { return set.source->name_of_sample(set.samples[i]); };
-    require(std::isfinite(squares[i]), "[contrastive] what is to be evaluated of {} is not finite", name());
+    require(std::isfinite(squares[i]), "[contrastive] the feature vector of {} is not finite", name());
     require(squares[i] > 1e-24,
-            "[contrastive] what is to be evaluated of {} is zero and has no direction; --metrics probe does without", name());
+            "[contrastive] the feature vector of {} is zero and has no direction; --metrics probe does without", name());
   }
 }
 

@@ -83,7 +83,7 @@ NetworkConfig NetworkConfig::parse(const std::string& text) {
     require(extents.size() == 3, "{} extents", extents.size());
     c.extents = {extents[0], extents[1], extents[2]};
   } catch (const std::exception& error) {
-    fail("[contrastive] these weights say of their network '{}', which this program did not write: {}", printable(text),
+    fail("[contrastive] the weights describe their network as '{}', which this program did not write: {}", printable(text),
          printable(error.what()));
   }
   return c;

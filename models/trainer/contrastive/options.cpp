@@ -32,7 +32,7 @@ void add_network_keys(Keys& keys, NetworkOptions& o) {
       .instead_of("--blocks");
   keys.add("network.growth", o.growth, above(0), "factor from each block's channels of conv4 to the next one's")
       .instead_of("--growth");
-  keys.add("network.average", o.average, "conv4 ends in a mean over the image instead of all of it in a row")
+  keys.add("network.average", o.average, "conv4 ends in a mean over the image instead of a flattened image")
       .instead_of("--average");
   keys.add("network.small_images", o.small_images, "ResNets begin with a 3 x 3 convolution of stride 1, without pooling")
       .instead_of("--small-images");
@@ -43,7 +43,8 @@ void add_network_keys(Keys& keys, NetworkOptions& o) {
       .instead_of("--head-hidden");
   keys.add("network.head_out", o.head_out, whole(1, 65536), "width of the embeddings that the loss compares")
       .instead_of("--head-out");
-  keys.add("network.prototypes", o.prototypes, whole(1, 1000000), "classes into which swav sorts").instead_of("--prototypes");
+  keys.add("network.prototypes", o.prototypes, whole(1, 1000000), "classes into which swav sorts samples")
+      .instead_of("--prototypes");
 }
 
 void add_loss_keys(Keys& keys, TrainOptions& o) {
@@ -54,14 +55,14 @@ void add_loss_keys(Keys& keys, TrainOptions& o) {
       .with_default("0.1, of moco 0.07")
       .instead_of("--temperature");
   keys.add("loss.form", o.form, one_of({"direct", "ring"}),
-           "how nt-xent, supcon and clip compare samples: direct, or ring, which never holds all similarities")
+           "how nt-xent, supcon and clip compare samples: direct, or ring, which never stores all similarities")
       .instead_of("--form");
   keys.add("loss.tile", o.tile, whole(0, most), "rows of a tile of the ring; 0: 1024, on a GPU 4096").instead_of("--tile");
   keys.add("loss.lambda", o.lambda, from(0), "factor of barlow's redundancy").instead_of("--lambda");
   keys.add("loss.queue", o.queue, whole(0, most), "keys of moco, or samples of each crop that swav assigns along (0: none)")
       .instead_of("--queue");
   keys.add("loss.key_momentum", o.key_momentum, between(0, 1), "momentum of moco's key encoder").instead_of("--key-momentum");
-  keys.add("loss.freeze_prototypes", o.freeze_prototypes, whole(0, most), "time for which swav's prototypes stay as they are")
+  keys.add("loss.freeze_prototypes", o.freeze_prototypes, whole(0, most), "time for which swav's prototypes do not change")
       .with_unit("steps")
       .instead_of("--freeze-prototypes");
   keys.add("loss.small_crops", o.small_crops, whole(0, 64), "views of swav in addition to the two large ones")
@@ -95,7 +96,7 @@ void add_view_keys(Keys& keys, TrainOptions& o) {
 void add_encode_keys(Keys& keys, EncodeOptions& o) {
   trainer::add_sample_keys(keys, o.source);
   add_split_keys(keys, o.source);
-  keys.add("data.batch", o.batch, whole(1, most), "samples that are encoded at once, of all ranks together")
+  keys.add("data.batch", o.batch, whole(1, most), "samples encoded at once, on all ranks together")
       .with_unit("samples")
       .with_flag("--batch");
   keys.add("network.weights", o.weights, "weights.h5 or checkpoint.h5 of a training").with_flag("--weights");
@@ -118,7 +119,7 @@ void add_keys(Keys& keys, TrainOptions& o) {
   trainer::add_norm_keys(keys, o);
   trainer::add_training_keys(keys, o);
   keys.add("schedule.monitor", o.monitor, whole(0, most),
-           "training samples in which each epoch ends with a look for neighbours and collapse; 0: none")
+           "training samples in which neighbours and collapse are measured after each epoch; 0: none")
       .with_unit("samples")
       .instead_of("--monitor");
   keys.add("schedule.skip_bad", o.skip_bad, "leaves out batches with samples that are not finite, instead of ending")
@@ -127,8 +128,8 @@ void add_keys(Keys& keys, TrainOptions& o) {
   trainer::add_grid_keys(keys, o);
   trainer::add_checkpoint_keys(keys, o);
   trainer::add_report_keys(keys, o);
-  keys["schedule.batch"].help = "samples in a step, of all ranks together; two views of each";
-  keys["schedule.epochs"].help = "passes over the training set; 0 writes the weights as they begin";
+  keys["schedule.batch"].help = "samples in a step, on all ranks together; two views of each";
+  keys["schedule.epochs"].help = "passes over the training set; 0 writes the initial weights";
   for (const auto* name : {"network.keep", "optimizer.average_weights", "schedule.accumulate", "precision.graph", "grid.layers",
                            "grid.communication", "report.profile", "report.noise_scale"})
     keys.remove(name);
@@ -145,24 +146,24 @@ void add_keys(Keys& keys, EvaluateOptions& o) {
   keys.add("data.size", o.source.size, "extents of the samples, as H,W or D,H,W, with evaluation.pixels")
       .with_unit("cells")
       .instead_of("--size");
-  keys.add("data.test_path", o.test_data, "the test set, where it is another file").instead_of("--test-data");
-  keys.add("data.test_part", o.test_part, "the test set, where it is another part of the data, such as val")
+  keys.add("data.test_path", o.test_data, "the test set, if it is another file").instead_of("--test-data");
+  keys.add("data.test_part", o.test_part, "the test set, if it is another part of the data, such as val")
       .instead_of("--test-part");
   keys.add("evaluation.pixels", o.pixels, "evaluates the samples themselves instead of an encoder's features")
       .instead_of("--pixels");
   keys.add("evaluation.metrics", o.metrics, one_of({"knn", "probe", "retrieval", "geometry", "none"}), "what is measured")
-      .with_default("all that make sense")
+      .with_default("all that are possible")
       .instead_of("--metrics");
   keys.add("evaluation.neighbours", o.neighbours, whole(1, most), "neighbours that vote in knn").instead_of("--neighbours");
   keys.add("evaluation.decay", o.decay, from(0), "decay of the probe's squared weights, halved").instead_of("--decay");
   keys.add("evaluation.few_shot", o.few_shot, whole(1, most),
-           "SUPPORT,QUERY: episodes, in which so many test samples of a class are known and so many others are classified")
+           "SUPPORT,QUERY: episodes in which SUPPORT test samples of each class are known and QUERY others are classified")
       .instead_of("--few-shot");
   keys.add("evaluation.ways", o.ways, whole(2, most), "classes of an episode of few-shot classification").instead_of("--ways");
   keys.add("evaluation.episodes", o.episodes, whole(1, most), "episodes of few-shot classification").instead_of("--episodes");
   keys.add("evaluation.group", o.group, "name of the labels of which an episode's classes share one, such as the alphabet")
       .instead_of("--group");
-  keys.add("seed", o.seed, whole(0), "of episodes and views").with_flag("--seed");
+  keys.add("seed", o.seed, whole(0), "seed of episodes and views").with_flag("--seed");
 }
 
 }  // namespace mpigrad::contrast

@@ -42,7 +42,7 @@ int infer(const Communicator& world, const Program& program, const InferOptions&
     if (program.reference && !p.classes && o.scored) {
       const auto note = info.notes.find(program.reference->note);
       if (note != info.notes.end()) reference = note->second;
-      else f.reference.missing = fmt::format("the weights have no note '{}'; train again to have it", program.reference->note);
+      else f.reference.missing = fmt::format("the weights have no note '{}'; train again to write it", program.reference->note);
     }
     if (!o.scored) return f.source = chosen(opened, all_samples(*opened), "", {});
     if (takes_other_names(program, p, *opened, o.source)) {

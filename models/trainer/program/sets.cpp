@@ -21,8 +21,8 @@ data::SourcePtr open_training(const Program& program, const TrainOptions& o) {
   } catch (const Error& error) {
     // The group's name was not given by the user, so the message says how to do without groups.
     if (group.empty() || !o.train_group.empty()) throw;
-    fail("{}; without groups for training and {} {} PATH or {} F says what is scored on", error.what(), program.kept.name,
-         kept_key(program, "data"), kept_key(program, "fraction"));
+    fail("{}; without groups for training and {} use {} PATH or {} F to give the samples to score on", error.what(),
+         program.kept.name, kept_key(program, "data"), kept_key(program, "fraction"));
   }
 }
 
@@ -33,9 +33,9 @@ void check_keys(const Program& program, const TrainOptions& o) {
   if (o.kept_fraction > 0 && !o.kept_group.empty())
     throw UsageError(fmt::format("{} is another group than the training's; {} is a part of it", group, fraction));
   if (o.split_seed != TrainOptions().split_seed && o.kept_fraction == 0)
-    throw UsageError(fmt::format("data.split_seed is of {}", fraction));
+    throw UsageError(fmt::format("data.split_seed needs {}", fraction));
   if (!o.source.targets.empty() && o.kept_data.empty() && o.kept_fraction == 0)
-    throw UsageError(fmt::format("data.targets needs {} or {}, which says what is scored on", fraction, path));
+    throw UsageError(fmt::format("data.targets needs {} or {}, which gives the samples to score on", fraction, path));
   if (!o.kept_targets.empty() && (o.source.targets.empty() || o.kept_data.empty()))
     throw UsageError(fmt::format("{} goes with {} and data.targets", table, path));
 }

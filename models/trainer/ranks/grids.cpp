@@ -56,7 +56,7 @@ GridExtents parse_grid(const std::string& text, int ranks, Channels channels) {
   if (text.empty()) return {.sample = ranks};
   const auto grid = parse_axes("--grid", text);
   if (channels == Channels::whole && grid.channel > 1)
-    throw UsageError(fmt::format("--grid {}: here every rank has all channels; leave filter and channel out", text));
+    throw UsageError(fmt::format("--grid {}: every rank needs all channels here; omit filter and channel", text));
   return grid;
 }
 

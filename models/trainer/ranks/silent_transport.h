@@ -8,7 +8,7 @@
 
 namespace mpigrad {
 
-// What a call still does.
+// The remaining effect of a call.
 enum class Silence : std::uint8_t {
   nothing,  // it returns at once
   waiting   // it waits for the same ranks: messages carry one element, and collectives are barriers of their ranks

@@ -58,8 +58,8 @@ int run_commands(const std::shared_ptr<Transport>& transport, int argc, char** a
   std::deque<Parsed> parsed;
   for (const auto& command : commands) declare(app, command, parsed.emplace_back());
   std::string name;
-  auto* makes = app.add_subcommand("new", "write a trainer of one's own to begin with: a source, a meson.build and a recipe");
-  makes->add_option("name", name, "of the program and of its folder")->required();
+  auto* makes = app.add_subcommand("new", "write a trainer to start from: a source, a meson.build and a recipe");
+  makes->add_option("name", name, "name of the program and of its folder")->required();
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     if (*makes) {

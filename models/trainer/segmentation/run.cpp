@@ -41,7 +41,7 @@ void add_source_keys(Keys& keys, DataOptions& o) {
 
 void add_overlap_key(Keys& keys, double& overlap) {
   keys.add("data.overlap", overlap, between(0, 0.95),
-           "part of a window that the next one holds, too, where whole volumes are segmented")
+           "fraction of a window that overlaps with the next one when whole volumes are segmented")
       .instead_of("--overlap");
 }
 
@@ -51,7 +51,7 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
   keys.add("data.validation_fraction", o.validation_fraction, between(0.001, 0.999),
            "part of the volumes, drawn at random, that is kept for validation")
       .instead_of("--validation-fraction");
-  keys.add("data.split_seed", o.split_seed, whole(0), "seed of that draw").instead_of("--split-seed");
+  keys.add("data.split_seed", o.split_seed, whole(0), "seed of that random choice").instead_of("--split-seed");
   keys.add("data.spacing", o.spacing, above(0), "distance of cells to which volumes are resampled: D, H, W, or one number")
       .with_unit("mm")
       .with_default("as stored")
@@ -60,11 +60,11 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
            "each volume to mean 0 and deviation 1: whole, or nonzero, of the cells that are not 0")
       .instead_of("--normalise");
   keys.add("data.window", o.window, Rule{.text = "one number or three, D,H,W, above 0"},
-           "cells of a volume that are trained on at once; smaller volumes are padded")
+           "cells of a volume in a training sample; smaller volumes are padded")
       .with_unit("cells")
       .with_flag("--window");
   keys.add("data.foreground", o.foreground, between(0, 1),
-           "part of the windows that are laid over a cell of a class other than 0")
+           "fraction of the windows that are placed over a cell of a class other than 0")
       .instead_of("--foreground");
   keys.add("data.elastic", o.elastic, from(0),
            "largest shift of a cell along an axis by a smooth random deformation; 0: no deformation")
@@ -88,10 +88,10 @@ void add_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& o) {
   add_data_keys_of(keys, o);
   auto& problem = o.trained.problem;
   add_setting_keys(keys, program.settings, problem.values);
-  keys.add("network.classes", problem.outputs, whole(2, 10000), "classes, with class 0, the background")
+  keys.add("network.classes", problem.outputs, whole(2, 10000), "number of classes, including class 0, the background")
       .with_default("1 + the largest label")
       .instead_of("--classes");
-  keys.add("network.channels", problem.channels, whole(1, 1 << 16), "channels of the volumes that --describe describes")
+  keys.add("network.channels", problem.channels, whole(1, 1 << 16), "channels of the volumes for --describe")
       .instead_of("--channels");
   std::vector<std::string> losses;
   for (const auto& each : program.losses) losses.push_back(each.name);

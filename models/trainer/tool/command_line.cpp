@@ -92,7 +92,7 @@ int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
     if (transport != nullptr) {
       const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);  // argv[0] may differ between nodes
       require_same(*transport, arguments, [&](const Difference& difference) {
-        throw UsageError(fmt::format("all ranks take the same arguments: rank 0 has {}, rank {} has {}",
+        throw UsageError(fmt::format("all ranks need the same arguments: rank 0 has {}, rank {} has {}",
                                      argument_at(difference.first, difference.place), difference.rank,
                                      argument_at(arguments, difference.place)));
       });

@@ -8,13 +8,13 @@
 // GB/s". If samples are split, a rank has ceil(D/p) samples with data parallelism and ceil(D/p1) in the hybrids, as in the
 // printed numbers.
 //
-// Where the formulas leave something open:
-//   all        Norms, activations and dropouts work in place: they have weights and times, but no x and y of their own, and are
-//              none of the G layers. W has biases in it, as Layer::weights.
-//   serial     T = D sum(FW + BW) + I sum WU, memory as data's on one rank.
+// Choices where the formulas leave something open:
+//   all        Norms, activations and dropouts work in place: they have weights and times, but no separate x and y, and do not
+//              count among the G layers. W includes biases, as Layer::weights.
+//   serial     T = D sum(FW + BW) + I sum WU, memory as data on one rank.
 //   spatial    A layer's halo is floor((k - 1)/2) planes to each side along each split dimension, and the planes are those of one
-//              rank: extents of the other dimensions are divided by their ranks. Each split dimension has messages of its own,
-//              2 alpha + B (halo(x) + halo(dL/dy)) delta beta, as the formula has it for one. A layer without a halo sends none.
+//              rank: extents of the other dimensions are divided by their ranks. Each split dimension has separate messages,
+//              2 alpha + B (halo(x) + halo(dL/dy)) delta beta, as in the formula for one dimension. A layer without a halo sends none.
 //   pipeline   Groups of consecutive layers, of which the costliest costs as little as it can, by times (forward and backward)
 //              or, without them, by floating-point operations. Weights are updated once in an epoch, as the formula is printed.
 //   filter,    Collectives of convolutions and products, without the last of them (l < G). The limit's minimum is over all of
@@ -97,7 +97,7 @@ struct OracleResult {
 // number of ranks, numbers of times and layers that differ. An exceeded limit is not an error.
 OracleResult evaluate(const OracleInput& input);
 
-// What limits a strategy, by the classes of the paper: limitations belong to the strategy, bottlenecks to systems.
+// The limits of a strategy, by the classes of the paper: limitations belong to the strategy, bottlenecks to systems.
 struct Diagnosis {
   enum class Kind : std::uint8_t { limitation, bottleneck };
   Kind kind = Kind::limitation;

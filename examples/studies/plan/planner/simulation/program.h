@@ -47,7 +47,7 @@ struct StepProgram {
     DryRecord call;  // of the traced rank
     std::vector<Digit> digits{};
   };
-  // What a rank waits for.
+  // Kinds of calls that a rank waits for.
   enum class Kind : std::uint8_t { halo, redistribution, collective };
   // Messages posted together, then collectives one after the other. Messages are those of all ranks, or ends in this program.
   struct Calls {
