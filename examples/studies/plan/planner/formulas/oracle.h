@@ -14,11 +14,11 @@
 //   serial     T = D sum(FW + BW) + I sum WU, memory as data on one rank.
 //   spatial    A layer's halo is floor((k - 1)/2) planes to each side along each split dimension, and the planes are those of one
 //              rank: extents of the other dimensions are divided by their ranks. Each split dimension has separate messages,
-//              2 alpha + B (halo(x) + halo(dL/dy)) delta beta, as in the formula for one dimension. A layer without a halo sends none.
-//   pipeline   Groups of consecutive layers, of which the costliest costs as little as it can, by times (forward and backward)
-//              or, without them, by floating-point operations. Weights are updated once in an epoch, as the formula is printed.
+//              2 alpha + B (halo(x) + halo(dL/dy)) delta beta, as the formula for one. A layer without a halo sends none.
+//   pipeline   Groups of consecutive layers that minimise the cost of the costliest group, by times (forward and backward) or,
+//              without them, by floating-point operations. Weights are updated once in an epoch, as the formula is printed.
 //   filter,    Collectives of convolutions and products, without the last of them (l < G). The limit's minimum is over all of
-//   channel    them, the first included: of channel, that is often 3.
+//   channel    them, the first included: with channel, the minimum is often 3.
 //   df, ds     Limits are B min F, and B times the first input's extent along the split dimension; groups are no more than B, and
 //              their ranks no more than filters or planes.
 //   ds         Split along the outermost dimension that has an extent above 1. Spatial are the first layers, as long as that

@@ -100,7 +100,7 @@ Estimate::Result Estimate::of(const Choice& choice) const {
   const double state = static_cast<double>(whole_.parameter_bytes + whole_.optimizer_bytes);
   const double own = state / (choice.sharded_weights ? ranks : parts);
   const double activations = std::max(0.0, static_cast<double>(whole_.peak_bytes) - state);
-  // Without the activations inside its blocks (recomputation) a network keeps about a third.
+  // With recomputation a network keeps about 0.4 of its activations.
   result.bytes = own + activations * part_of({options_.batch, whole_.layers.empty() ? 1 : 1 << 20, 1 << 20, 1 << 20, 1}, g) *
                            (choice.recompute ? 0.4 : 1) / (parts > 1 ? std::sqrt(parts) : 1);
   return result;
