@@ -103,7 +103,7 @@ void draw(const std::vector<Row>& rows, const std::filesystem::path& path, bool 
 
 int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   const Communicator world(transport);
-  CLI::App app("What saving, loading and restarting cost, by who writes and in which format.", "checkpoint_study");
+  CLI::App app("Measures saving, loading and restarting, by writer and format.", "checkpoint_study");
   Options o;
   std::string out = "checkpoint-study";
   bool overwrite = false, json = false;
@@ -111,33 +111,34 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember({"cosmoflow", "unet3d", "resnet50"}));
   const auto* ranks =
-      app.add_option("--rank-counts", o.ranks, "numbers of ranks, as threads; 1,2 if not given, or the ranks that there are")
+      app.add_option("--rank-counts", o.ranks, "numbers of ranks, as threads; default 1,2, or the ranks of mpiexec")
           ->delimiter(',')
           ->check(tool::whole_number(1, 4096));
   std::vector<int> simulated;
   std::string machine_file;
-  auto* larger = app.add_option("--simulate", simulated,
-                                "numbers of ranks that are not run but computed, from one rank that is measured and --machine")
-                     ->delimiter(',')
-                     ->check(tool::whole_number(2, 1 << 20));
+  auto* larger =
+      app.add_option("--simulate", simulated,
+                     "numbers of ranks that are computed instead of run, from the measurement of one rank and --machine")
+          ->delimiter(',')
+          ->check(tool::whole_number(2, 1 << 20));
   app.add_option("--machine", machine_file, "file of a machine with [disk], of examples/machines or of `plan calibrate`")
       ->needs(larger);
-  app.add_option("--rounds", o.rounds, "of which the middle one counts")
+  app.add_option("--rounds", o.rounds, "rounds, of which the median counts")
       ->check(tool::whole_number(1, 1000))
       ->capture_default_str();
-  app.add_flag("--tiny", o.tiny, "networks of a few hundred kilobytes, to try it");
-  app.add_option("--out", out, "folder for table and picture, and for the files while they are measured")->capture_default_str();
+  app.add_flag("--tiny", o.tiny, "networks of a few hundred kilobytes, for a trial run");
+  app.add_option("--out", out, "folder for table and picture, and for the measured files")->capture_default_str();
   app.add_flag("--overwrite", overwrite, "replace files of an earlier run there");
   app.add_flag("--json", json, "print one JSON document and nothing else");
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
     if (world.size() > 1 && ranks->count() > 0)
-      throw tool::UsageError("--rank-counts are of one process that makes its ranks; here there are several");
+      throw tool::UsageError("--rank-counts is for a single process that starts its ranks; here there are several processes");
     std::optional<planner::Machine> machine;
     if (!simulated.empty()) {
       if (machine_file.empty()) throw tool::UsageError("--simulate needs --machine");
       if (world.size() > 1 || std::find(o.ranks.begin(), o.ranks.end(), 1) == o.ranks.end())
-        throw tool::UsageError("--simulate goes by what one rank has measured: --rank-counts with 1, in one process");
+        throw tool::UsageError("--simulate needs the measurement of one rank: --rank-counts with 1, in one process");
       machine = planner::read_machine(machine_file);
       simulate({}, *machine, simulated);  // throws for invalid options before anything slow
     }

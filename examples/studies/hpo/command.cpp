@@ -73,7 +73,7 @@ Places::Places(const PlaceOptions& o)
     : hosts_(o.hosts), launcher_(o.launcher), slots_(o.slots), ranks_(o.ranks), threads_(o.threads) {
   if (hosts_.empty() && under_slurm()) {
     hosts_ = elastic::allocated_hosts();
-    if (hosts_.empty()) throw UsageError("scontrol show hostnames tells no hosts; --hosts does");
+    if (hosts_.empty()) throw UsageError("scontrol show hostnames lists no hosts; use --hosts");
   }
   const bool here = hosts_.empty() || (hosts_.size() == 1 && elastic::is_this_host(hosts_[0]));
   if (hosts_.empty()) hosts_ = {"localhost"};
@@ -87,7 +87,7 @@ Places::Places(const PlaceOptions& o)
   if (room == 0 || slots_ > room)
     throw UsageError(
         fmt::format("{} trials at a time of {} ranks with {} threads do not fit: {} host{} of {} cores have room for "
-                    "{} (--slots, --ranks-per-trial, --threads; --cores and --hosts say what there is)",
+                    "{} (--slots, --ranks-per-trial, --threads; --cores and --hosts describe the hosts)",
                     std::max(slots_, 1), ranks_, threads_, hosts, hosts == 1 ? "" : "s", cores, room));
   if (launcher_.empty() && under_slurm())
     launcher_ = "srun --exact --nodes={nodes} --ntasks={ranks} --cpus-per-task={threads} --nodelist={hosts} --kill-on-bad-exit=1";

@@ -54,10 +54,10 @@ void add_options(CLI::App& app, Options& o) {
       ->check(CLI::IsMember({"grid", "random", "halving", "hyperband"}))
       ->capture_default_str()
       ->group("Search");
-  app.add_option("--trials", s.trials, "of random and halving; of grid the first ones")
+  app.add_option("--trials", s.trials, "number of trials, for random and halving; for grid the first ones")
       ->check(tool::whole_number(1, 1000000))
       ->group("Search");
-  app.add_option("--seed", s.seed, "of settings drawn at random")
+  app.add_option("--seed", s.seed, "seed of settings drawn at random")
       ->check(tool::whole_number(0))
       ->capture_default_str()
       ->group("Search");
@@ -65,7 +65,7 @@ void add_options(CLI::App& app, Options& o) {
       ->check(tool::whole_number(2, 1000))
       ->capture_default_str()
       ->group("Search");
-  app.add_option("--most", s.most, "of the resource for one trial, in place of the file's")
+  app.add_option("--most", s.most, "largest resource of a trial, in place of the file's")
       ->check(tool::whole_number(1, 1000000000))
       ->group("Search");
   app.add_flag("--dry-run", o.dry_run, "print trials or brackets, and run nothing")->group("Search");
@@ -73,10 +73,10 @@ void add_options(CLI::App& app, Options& o) {
       ->check(tool::whole_number(1, 1 << 20))
       ->capture_default_str()
       ->group("Ranks");
-  app.add_option("--slots", o.places.slots, "trials at a time (default: as many as there are cores for)")
+  app.add_option("--slots", o.places.slots, "trials at a time (default: as many as fit on the cores)")
       ->check(tool::whole_number(1, 1 << 20))
       ->group("Ranks");
-  app.add_option("--threads", o.places.threads, "of a rank: OMP_NUM_THREADS")
+  app.add_option("--threads", o.places.threads, "threads of a rank: OMP_NUM_THREADS")
       ->check(tool::whole_number(1, 1 << 16))
       ->capture_default_str()
       ->group("Ranks");
@@ -86,7 +86,7 @@ void add_options(CLI::App& app, Options& o) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group("Ranks");
-  app.add_option("--cores", o.places.cores, "of a host (default: those of this one)")
+  app.add_option("--cores", o.places.cores, "cores of a host (default: those of this host)")
       ->check(tool::whole_number(1, 1 << 20))
       ->group("Ranks");
   app.add_option(
@@ -95,19 +95,20 @@ void add_options(CLI::App& app, Options& o) {
          "srun under Slurm, else mpiexec, and nothing for one rank on this host")
       ->group("Ranks");
   app.add_option("--compare", o.compare,
-                 "ranks per trial x trials at a time, as 1x2,2x1: the same search with each, and what they take")
+                 "ranks per trial x trials at a time, as 1x2,2x1: runs the same search with each and compares the times")
       ->group("Ranks");
   app.add_option("--limit", o.search.limit, "seconds after which a trial counts as hung; 0: never")
       ->check(tool::number_from(0))
       ->capture_default_str()
       ->group("Failures");
-  app.add_option("--stall", o.search.stall, "seconds without a further byte of output or metrics, after which it does; 0: never")
+  app.add_option("--stall", o.search.stall,
+                 "seconds without a new byte of output or metrics, after which a trial counts as hung; 0: never")
       ->check(tool::number_from(0))
       ->capture_default_str()
       ->group("Failures");
-  app.add_flag("--retry-failed", o.search.retry_failed, "trials that failed begin anew")->group("Failures");
+  app.add_flag("--retry-failed", o.search.retry_failed, "runs failed trials again")->group("Failures");
   app.add_option("--out", o.search.out, "folder of results; the same search is resumed")->default_str("hpo-out")->group("Output");
-  app.add_flag("--overwrite", o.search.overwrite, "remove the search that the folder has")->group("Output");
+  app.add_flag("--overwrite", o.search.overwrite, "remove the search in the folder")->group("Output");
   app.add_flag("--quiet", o.search.quiet, "no line for each trial")->group("Output");
   app.add_flag("--json", o.json, "print one JSON document and nothing else")->group("Output");
   app.footer(
@@ -223,7 +224,7 @@ int run(int argc, char** argv) {
     }
     if (!o.compare.empty() &&
         (tool::given_options(app).contains("--slots") || tool::given_options(app).contains("--ranks-per-trial")))
-      throw UsageError("--compare says what --slots and --ranks-per-trial would");
+      throw UsageError("--compare sets --slots and --ranks-per-trial itself");
     if (o.compare.empty()) static_cast<void>(Places(o.places));
     else
       for (const auto& [ranks, slots] : shapes_of(o.compare)) {

@@ -136,7 +136,7 @@ void print(const BestOptions& o, const planner::Machine& machine, const std::vec
   if (machine.ops.empty())
     fmt::print("\nTimes of ops are from the machine's peaks: `plan calibrate` on one of its ranks measures them.\n");
   else
-    fmt::print("\n{:.0f} % of the first one's work is of ops that were measured on its very shapes.\n",
+    fmt::print("\n{:.0f} % of the first one's work is in ops that were measured with exactly its shapes.\n",
                100 * first.time.measured_share);
   const bool trained = !network_named(o.network).trainer.empty();
   fmt::print("\n{}:\n  {}\n\nThe same in a recipe:\n{}\nTo see all of its ranks:\n  {}\n",
@@ -204,16 +204,16 @@ void draw(const BestOptions& o, const planner::Subject& subject, const planner::
 }  // namespace
 
 void add_best(CLI::App& app, BestOptions& o) {
-  auto* command = app.add_subcommand("best", "the fastest ways of training that fit, and what limits them");
+  auto* command = app.add_subcommand("best", "the fastest ways to train that fit, and what limits them");
   command->add_option("--network", o.network, "cosmoflow, cosmoflow-mlperf, unet3d, unet3d-lbann, resnet50, vgg16, alexnet")
       ->required();
-  command->add_option("--size", o.size, "extent of its volumes or images (default: the network's own)")
+  command->add_option("--size", o.size, "extent of its volumes or images (default: the network's)")
       ->check(tool::whole_number(1, 1 << 20));
   command->add_option("--machine", o.machine, "machine file, such as examples/machines/perlmutter.toml")->required();
   command->add_option("--ranks", o.ranks, "ranks, one for each GPU or share of a processor")
       ->required()
       ->check(tool::whole_number(1, 65536));
-  command->add_option("--batch", o.batch, "samples in a step, of all ranks")
+  command->add_option("--batch", o.batch, "samples in a step, on all ranks together")
       ->required()
       ->check(tool::whole_number(1, 1'000'000'000));
   command->add_option("--precision", o.precision, "float32, tf32, bfloat16 or float16 (default: those that the machine has)")
@@ -223,7 +223,7 @@ void add_best(CLI::App& app, BestOptions& o) {
   command->add_option("--candidates", o.candidates, "grids that are laid out op by op, after an estimate of all; 0: all of them")
       ->check(tool::whole_number(0, 1 << 20))
       ->capture_default_str();
-  command->add_option("--sample-bytes", o.sample_bytes, "of a sample's file (default: its elements in float32)")
+  command->add_option("--sample-bytes", o.sample_bytes, "bytes of a sample's file (default: its elements in float32)")
       ->check(tool::number_above(0));
   command->add_option("--checkpoint-steps", o.checkpoint_steps, "steps between checkpoints; 0: none")
       ->check(tool::whole_number(0))

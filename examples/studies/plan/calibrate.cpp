@@ -185,28 +185,27 @@ std::string fit_text(const planner::MeasuredCall& call) {
 }  // namespace
 
 void add_calibrate(CLI::App& app, CalibrateOptions& o) {
-  auto* command = app.add_subcommand("calibrate",
-                                     "measure the ranks that this runs on, into a machine file: mpiexec -n 2 ... plan calibrate");
-  command->add_option("--networks", o.networks, "whose ops are measured, on the shapes of every way to lay them over the ranks")
+  auto* command = app.add_subcommand(
+      "calibrate", "measure the ranks on which this runs, and write a machine file: mpiexec -n 2 ... plan calibrate");
+  command->add_option("--networks", o.networks, "networks whose ops are measured, with the shapes of every layout over the ranks")
       ->delimiter(',')
       ->required();
-  command->add_option("--size", o.size, "extent of their volumes or images (default: each network's own)")
+  command->add_option("--size", o.size, "extent of their volumes or images (default: each network's)")
       ->check(tool::whole_number(1, 1 << 20));
-  command->add_option("--batch", o.batch, "samples in a step, of all ranks (default: one for each)")
+  command->add_option("--batch", o.batch, "samples in a step, on all ranks together (default: one for each rank)")
       ->check(tool::whole_number(1));
-  command
-      ->add_option("--for-ranks", o.for_ranks, "ranks to plan for, whose shapes are measured (default: those that this runs on)")
+  command->add_option("--for-ranks", o.for_ranks, "ranks to plan for, whose shapes are measured (default: those of this run)")
       ->check(tool::whole_number(1, 65536));
-  command->add_option("--minutes", o.minutes, "for each network; ways that are left then are not measured")
+  command->add_option("--minutes", o.minutes, "minutes for each network; layouts that remain are not measured")
       ->check(tool::number_above(0))
       ->capture_default_str();
   command->add_option("--precision", o.precision, "float32 or bfloat16")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
-  command->add_option("--add", o.add, "a machine file, to which this adds: of another number of ranks, or another network");
+  command->add_option("--add", o.add, "a machine file to add to: measurements of another number of ranks, or another network");
   command->add_flag("--brief", o.brief,
-                    "a file of a few lines: instead of the times of ops what they reach of the peaks, all together");
-  command->add_option("--name", o.name, "of the machine (default: its processor's)");
+                    "a file of a few lines: instead of times of ops the fractions of the peaks that they reach together");
+  command->add_option("--name", o.name, "name of the machine (default: its processor's)");
   command->add_option("--out", o.out, "machine file to write")->required();
   command->add_flag("--overwrite", o.overwrite, "replace it");
 }

@@ -39,7 +39,7 @@ planner::OracleInput input_of(const CostOptions& o) {
   in.latency = o.alpha, in.bandwidth = o.bandwidth;
   in.weight_bytes = o.weight_bytes;
   if (!o.network.empty() && (!o.layers.empty() || o.weight_bytes))
-    throw UsageError("--network says what --layers and --weight-bytes would: one or the others");
+    throw UsageError("--network excludes --layers and --weight-bytes");
   if (!o.network.empty()) in.layers = layers_named(o.network, o.size);
   else if (!o.layers.empty()) in.layers = read_layer_file(o.layers);
   if (o.network.empty() && o.size > 0) throw UsageError("--size is for --network");
@@ -110,7 +110,7 @@ void print(const CostOptions& o, const planner::OracleInput& in, const planner::
 }  // namespace
 
 void add_cost(CLI::App& app, CostOptions& o) {
-  auto& command = *app.add_subcommand("cost", "what an epoch costs by the formulas of Kahira et al. (2021), term by term");
+  auto& command = *app.add_subcommand("cost", "the cost of an epoch by the formulas of Kahira et al. (2021), term by term");
   const std::vector<std::string> strategies{"serial", "data",    "spatial",     "pipeline",
                                             "filter", "channel", "data+filter", "data+spatial"};
   const auto whole = [&](const char* name, std::int64_t& value, std::int64_t high, const char* text) {
@@ -118,15 +118,16 @@ void add_cost(CLI::App& app, CostOptions& o) {
   };
   constexpr std::int64_t most = 1'000'000'000'000;
   command.add_option("--strategy", o.strategy, "how work is split")->required()->check(CLI::IsMember(strategies));
-  whole("--ranks", o.ranks, most_ranks, "that share the work")->required();
+  whole("--ranks", o.ranks, most_ranks, "ranks that share the work")->required();
   whole("--samples", o.samples, most, "of an epoch")->required();
-  whole("--batch", o.batch, most, "samples in an iteration, of all ranks")->required();
+  whole("--batch", o.batch, most, "samples in an iteration, on all ranks together")->required();
   command.add_option("--alpha", o.alpha, "seconds of a message")->required()->check(tool::number_from(0));
   command.add_option("--bandwidth", o.bandwidth, "bytes per second between two ranks")->required()->check(tool::number_above(0));
   command.add_option("--network", o.network, "a network by name, or a layer file, .toml");
-  whole("--size", o.size, 1'000'000, "places of its input in each dimension; else its own");
+  whole("--size", o.size, 1'000'000, "extent of its input in each dimension; else the network's");
   command
-      .add_option("--weight-bytes", o.weight_bytes, "of all weights, which is enough for data; with --layers: in place of theirs")
+      .add_option("--weight-bytes", o.weight_bytes,
+                  "bytes of all weights, which is enough for data; with --layers: in place of theirs")
       ->check(tool::number_above(0));
   command.add_option("--layers", o.layers, "a layer file, .toml");
   command.add_option("--groups", o.groups, "of data+filter and data+spatial: groups x ranks of each")->type_name("P1xP2");

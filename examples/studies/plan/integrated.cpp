@@ -52,9 +52,9 @@ void add_integrated(CLI::App& app, IntegratedOptions& o) {
   };
   constexpr std::int64_t most = 1'000'000'000'000;
   command.add_option("--network", o.network, "a network by name, or a layer file, .toml")->required();
-  whole("--size", o.size, 1'000'000, "places of its input in each dimension; else its own");
-  whole("--ranks", o.ranks, 1'000'000, "P, of which every Pr x Pc is tried")->required();
-  whole("--batch", o.batch, most, "samples in an iteration, of all ranks")->required();
+  whole("--size", o.size, 1'000'000, "extent of its input in each dimension; else the network's");
+  whole("--ranks", o.ranks, 1'000'000, "ranks P; every Pr x Pc is tried")->required();
+  whole("--batch", o.batch, most, "samples in an iteration, on all ranks together")->required();
   command.add_option("--alpha", o.alpha, "seconds of a message")->required()->check(tool::number_from(0));
   command.add_option("--bandwidth", o.bandwidth, "bytes per second between two ranks")->required()->check(tool::number_above(0));
   whole("--samples", o.samples, most, "of an epoch")->required();
@@ -63,7 +63,9 @@ void add_integrated(CLI::App& app, IntegratedOptions& o) {
                   "batch: split by samples over all ranks; same: on the grid of products; domain: images split over Pr")
       ->check(CLI::IsMember({"batch", "same", "domain"}))
       ->capture_default_str();
-  command.add_option("--factor", o.factor, "3: as printed; 2: gradients of inputs go to the ranks that need them, as here")
+  command
+      .add_option("--factor", o.factor,
+                  "3: as printed; 2: gradients of inputs go only to the ranks that need them, as in this library")
       ->check(CLI::IsMember(std::vector<std::int64_t>{2, 3}))
       ->capture_default_str();
   command.add_flag("--json", o.json, "print one JSON document and nothing else");

@@ -23,7 +23,7 @@ namespace mpigrad::plan {
 namespace {
 
 struct Commands {
-  CLI::App app{"Which split of a network over ranks is the fastest, whether it fits, and what limits it.", "plan"};
+  CLI::App app{"Finds the fastest split of a network over ranks, whether it fits, and what limits it.", "plan"};
   BestOptions best;
   CalibrateOptions calibrate;
   SimulateOptions simulate;

@@ -195,7 +195,7 @@ void check(const SimulateOptions& o, const Run& run) {
 }  // namespace
 
 void add_simulate(CLI::App& app, SimulateOptions& o) {
-  auto* command = app.add_subcommand("simulate", "some steps of all ranks of a grid, with contention and ranks that are late");
+  auto* command = app.add_subcommand("simulate", "simulates some steps on all ranks of a grid, with contention and late ranks");
   const auto whole = [&](const char* name, std::int64_t& value, std::int64_t low, std::int64_t high, const char* text) {
     return command->add_option(name, value, text)->check(tool::whole_number(low, high));
   };
@@ -210,21 +210,21 @@ void add_simulate(CLI::App& app, SimulateOptions& o) {
       ->add_option(
           "--grid-of", o.grid_of,
           "layers that have a grid of their own, such as conv5-7:sample=4; may be given several times. Each rank is laid "
-          "out then, but for those that do what others do with their own samples")
+          "out then, except those that repeat others' work with their own samples")
       ->type_name("LAYERS:AXIS=RANKS,...");
-  whole("--batch", o.batch, 1, 1'000'000'000, "samples in a step, of all ranks")->required();
-  command->add_option("--precision", o.precision, "what layers compute in")
+  whole("--batch", o.batch, 1, 1'000'000'000, "samples in a step, on all ranks together")->required();
+  command->add_option("--precision", o.precision, "type in which layers compute")
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}))
       ->capture_default_str();
   whole("--steps", o.steps, 1, 10'000, "to simulate")->capture_default_str();
-  command->add_option("--jitter", o.jitter, "of the time of every op, its standard deviation relative to the time")
+  command->add_option("--jitter", o.jitter, "standard deviation of every op's time relative to the time")
       ->check(tool::number_from(0))
       ->capture_default_str();
   command->add_option("--straggler", o.straggler, "a rank that takes so many times as long")->type_name("RANK:FACTOR");
   whole("--seed", o.seed, 0, std::numeric_limits<std::int64_t>::max(), "of the jitter")->capture_default_str();
   whole("--node-ranks", o.node_ranks, 1, most_ranks,
         "ranks of a node, of measured ops (default: of the machine's innermost level)");
-  command->add_flag("--recompute", o.recompute, "as plan best says where a network does not fit otherwise");
+  command->add_flag("--recompute", o.recompute, "recomputation, as plan best proposes if a network does not fit otherwise");
   command->add_flag("--sharded-weights", o.sharded_weights, "weights in parts, one on each rank; slow on thousands of ranks");
   command->add_flag("--no-contention", o.no_contention, "ranks do not share links between nodes");
   command->add_option("--trace", o.trace, "file for a trace of the first ranks, for the Perfetto viewer");

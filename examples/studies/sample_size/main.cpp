@@ -62,7 +62,7 @@ void add_options(CLI::App& app, StudyOptions& o) {
     app.add_option(name, value, text)->check(tool::whole_number(low, high))->capture_default_str();
   };
   app.add_option("--out", o.out,
-                 "folder of the study: universes, which may be there already, a folder for each training, the report")
+                 "folder of the study: universes, which may exist already, a folder for each training, the report")
       ->capture_default_str();
   app.add_option("--sizes", o.sizes, "sides of the cubes, separated by commas")
       ->delimiter(',')
@@ -70,21 +70,21 @@ void add_options(CLI::App& app, StudyOptions& o) {
       ->check(tool::whole_number(16, 1 << 12))
       ->capture_default_str();
   whole("--box", o.box, 16, 1 << 12, "cells along each side of a universe, all of whose cubes are used");
-  app.add_option("--cell", o.cell, "of a universe, in Mpc/h")->check(tool::number_above(0))->capture_default_str();
+  app.add_option("--cell", o.cell, "side of a universe's cell in Mpc/h")->check(tool::number_above(0))->capture_default_str();
   whole("--training", o.training, 2, 1 << 20, "universes to learn from");
-  whole("--test", o.test, least_universes, 1 << 20, "universes to be scored on");
-  app.add_option("--seed", o.seed, "of the universes")->check(tool::whole_number(0))->capture_default_str();
+  whole("--test", o.test, least_universes, 1 << 20, "universes to score on");
+  app.add_option("--seed", o.seed, "seed of the universes")->check(tool::whole_number(0))->capture_default_str();
   whole("--seeds", o.seeds, 1, 1000, "trainings of each size");
   whole("--epochs", o.epochs, 1, 1 << 20, "passes over the universes; a step takes as many voxels as eight universes have");
   app.add_option("--learning-rate", o.learning_rate,
-                 "of Adam, the same for every size; a warm-up of an eighth of the epochs, at most one, then half a cosine to 0")
+                 "learning rate of Adam, the same for every size; a warm-up of an eighth of the epochs, at most one, then half a "
+                 "cosine to 0")
       ->check(tool::number_above(0))
       ->capture_default_str();
   app.add_option("--network", o.network, "pyramid (statistics at several scales) or cosmoflow (the hybrid variant)")
       ->check(CLI::IsMember({"pyramid", "cosmoflow"}))
       ->capture_default_str();
-  auto* report =
-      app.add_flag("--report", o.report, "train nothing: the table and the picture of the trainings in --out that are done");
+  auto* report = app.add_flag("--report", o.report, "train nothing: print table and picture of the finished trainings in --out");
   for (const auto* name :
        {"--box", "--cell", "--training", "--test", "--seed", "--seeds", "--epochs", "--learning-rate", "--network"})
     report->excludes(app.get_option(name));

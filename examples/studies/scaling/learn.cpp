@@ -211,7 +211,7 @@ void add_learn(CLI::App& app, LearnOptions& o) {
   std::string tasks;
   std::vector<std::string> names;
   for (const auto& [name, sentence] : task_names()) tasks += fmt::format("\n{}: {}", name, sentence), names.push_back(name);
-  command->add_option("--task", o.task, fmt::format("what is learned{}", tasks))
+  command->add_option("--task", o.task, fmt::format("the task to learn{}", tasks))
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   command->add_option("--images", o.images, "folder of --task images: a folder for each class");
@@ -225,22 +225,22 @@ void add_learn(CLI::App& app, LearnOptions& o) {
   whole("--batch", o.batch, 1, "samples of one worker in a step (default: the task's)");
   command->add_option("--goal", o.goal, "error to reach (default: the task's)")->check(tool::number_above(0));
   whole("--budget", o.budget, 1,
-        "samples after which a training has not reached it (default: the task's); W / 64 times as many for W > 64 workers");
-  whole("--look-every", o.every, 1, "samples between two looks at the error (default: the task's)");
-  whole("--samples", o.training, 1, "to train on (default: the task's)");
+        "samples after which a training has not reached the goal (default: the task's); W / 64 times as many for W > 64 workers");
+  whole("--look-every", o.every, 1, "samples between two evaluations of the error (default: the task's)");
+  whole("--samples", o.training, 1, "samples to train on (default: the task's)");
   command
       ->add_option("--learning-rates", o.learning_rates,
-                   "to choose from for each number of workers, ascending, separated by commas (default: the task's)")
+                   "rates to choose from for each number of workers, ascending, separated by commas (default: the task's)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(tool::number_above(0));
   command->add_option("--seeds", o.seeds, "trainings of each number of workers; medians count")
       ->check(tool::whole_number(1, most_seeds))
       ->capture_default_str();
-  whole("--tuning-seeds", o.tuning_seeds, 1, "others, by which a learning rate is chosen")->capture_default_str();
+  whole("--tuning-seeds", o.tuning_seeds, 1, "other seeds, by which a learning rate is chosen")->capture_default_str();
   whole("--sync-every", o.sync_every, 1,
-        "workers step by themselves and average their weights every so many steps (default: gradients in every step)");
-  command->add_flag("--gossip", o.gossip, "they average with one partner each, drawn anew, instead of all");
+        "workers step independently and average their weights every so many steps (default: gradients in every step)");
+  command->add_flag("--gossip", o.gossip, "workers average with one random partner each instead of all");
   command->add_option("--machine", o.machine,
                       "machine file such as examples/machines/perlmutter.toml: times of steps are simulated on it");
   command
@@ -250,7 +250,7 @@ void add_learn(CLI::App& app, LearnOptions& o) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(tool::whole_number(1, 65536));
-  command->add_option("--data-seed", o.data_seed, "of generated samples")->capture_default_str();
+  command->add_option("--data-seed", o.data_seed, "seed of generated samples")->capture_default_str();
   command->add_option("--out", o.out, "folder; a study in it is resumed")->capture_default_str();
   command->add_flag("--json", o.json, "print one JSON document");
   command->add_flag("--quiet", o.quiet, "no line for each training");

@@ -27,7 +27,7 @@ struct Commands {
     app.require_subcommand(1);
     add_learn(app, learn);
     add_speed(app, speed);
-    app.add_subcommand("report", "report.html of the results in a folder, again")
+    app.add_subcommand("report", "write report.html of the results in a folder again")
         ->add_option("folder", folder, "of results")
         ->required();
   }

@@ -84,7 +84,7 @@ void check(const SpeedOptions& o) {
 }  // namespace
 
 void add_speed(CLI::App& app, SpeedOptions& o) {
-  auto* speed = app.add_subcommand("speed", "a trainer on several grids: its speed, and what communication takes of it");
+  auto* speed = app.add_subcommand("speed", "a trainer on several grids: its speed, and the part that communication takes");
   // An option with more words would end with the `--` before the program, and swallow it.
   speed
       ->add_option("--grids", o.grids,
@@ -100,7 +100,7 @@ void add_speed(CLI::App& app, SpeedOptions& o) {
   speed->add_option("--repeats", o.repeats, "runs of each grid, in turns, of which the median counts")
       ->check(tool::whole_number(1, 1000))
       ->capture_default_str();
-  speed->add_option("--threads", o.threads, "of a rank: OMP_NUM_THREADS")
+  speed->add_option("--threads", o.threads, "threads of a rank: OMP_NUM_THREADS")
       ->check(tool::whole_number(1, 1 << 16))
       ->capture_default_str();
   speed->add_option("--launcher", o.launcher,
@@ -108,8 +108,8 @@ void add_speed(CLI::App& app, SpeedOptions& o) {
   speed->add_option("--limit", o.limit, "seconds after which a run has failed; 0: never")
       ->check(tool::number_from(0))
       ->capture_default_str();
-  speed->add_option("--name", o.name, "of the results: speed-NAME-MODE.json, .csv and .png (default: the program's)");
-  speed->add_option("--out", o.out, "folder of results, in which speed-runs has what the runs wrote")->capture_default_str();
+  speed->add_option("--name", o.name, "name of the results: speed-NAME-MODE.json, .csv and .png (default: the program's)");
+  speed->add_option("--out", o.out, "folder of results; its folder speed-runs has the runs' output")->capture_default_str();
   speed->add_flag("--overwrite", o.overwrite, "replace results of that name");
   speed->add_flag("--quiet", o.quiet, "no line for each run");
   speed->add_flag("--json", o.json, "print one JSON document and nothing else");

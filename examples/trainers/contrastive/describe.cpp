@@ -13,7 +13,7 @@ namespace mpigrad::contrast {
 int describe(const Communicator& world, const TrainOptions& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
-    if (o.cached > 0) throw UsageError("--describe knows batches that are encoded at once, not loss.cached ones");
+    if (o.cached > 0) throw UsageError("--describe needs batches that are encoded at once, without loss.cached");
     const auto grid = trainer::parse_grid(o.grid, 1);
     const auto source = o.source.data.empty() ? nullptr : open(o.source);
     const auto config = config_of(o, source.get());

@@ -53,7 +53,7 @@ std::string check(const trainer::Problem& problem, const std::map<std::string, s
   if (pyramid && (value("precision.graph") == "true" || value("precision.compute").ends_with("float16")))
     return "--variant pyramid has neither precision.graph nor 16 bits: --precision float32 or tf32";
   for (const auto* key : {"network.statistics", "network.norm_momentum"})
-    if (set.contains(key) && !batch_norm) return fmt::format("{} is of network.batch_norm", key);
+    if (set.contains(key) && !batch_norm) return fmt::format("{} needs network.batch_norm", key);
   return "";
 }
 
@@ -81,24 +81,26 @@ const trainer::Program program{
     .loss = mse,
     .targets = trainer::TargetKind::numbers,
     .r2 = false,
-    .settings =
-        {{.name = "variant",
-          .value = "hybrid",
-          .help = "hybrid (seven convolutions, average pooling), mlperf (five, max pooling), or pyramid (statistics at "
-                  "several scales, for periodic boxes; of thousands of weights, not millions)",
-          .rule = trainer::one_of({"hybrid", "mlperf", "pyramid"})},
-         {.name = "filters",
-          .value = 0,
-          .help = "of the first convolution; all other layers grow and shrink with it",
-          .rule = trainer::whole(1, 4096),
-          .default_text = "16, mlperf 32"},
-         {.name = "last_layer",
-          .value = "fitted",
-          .help = "how the last layer of pyramid begins: fitted, by ridge regression of the training set's parameters on the "
-                  "features of the untrained network, or random",
-          .rule = trainer::one_of({"fitted", "random"}),
-          .has_flag = false},
-         {.name = "batch_norm", .value = false, .help = "after every convolution; of the variant hybrid", .has_flag = false}},
+    .settings = {{.name = "variant",
+                  .value = "hybrid",
+                  .help = "hybrid (seven convolutions, average pooling), mlperf (five, max pooling), or pyramid (statistics at "
+                          "several scales, for periodic boxes; of thousands of weights, not millions)",
+                  .rule = trainer::one_of({"hybrid", "mlperf", "pyramid"})},
+                 {.name = "filters",
+                  .value = 0,
+                  .help = "filters of the first convolution; all other layers grow and shrink with it",
+                  .rule = trainer::whole(1, 4096),
+                  .default_text = "16, mlperf 32"},
+                 {.name = "last_layer",
+                  .value = "fitted",
+                  .help = "initial last layer of pyramid: fitted, by ridge regression of the training set's parameters on the "
+                          "features of the untrained network, or random",
+                  .rule = trainer::one_of({"fitted", "random"}),
+                  .has_flag = false},
+                 {.name = "batch_norm",
+                  .value = false,
+                  .help = "batch norm after every convolution; for the variant hybrid",
+                  .has_flag = false}},
     .complete = complete,
     .kept = {.name = "test", .fraction = 0.15, .by_seed = true},
     .any_extents = true,
