@@ -311,7 +311,7 @@ void check(const Options& o) {
   if (!o.mllog_entries.empty() && !o.mllog) throw UsageError("report.mllog_entries needs report.mllog");
   if (o.local_copies.empty() != (o.local_steps == 0))
     throw UsageError("checkpoint.local_folder and checkpoint.local_steps: both or none");
-  if (!o.take.empty() && o.weights.empty()) throw UsageError("network.take needs network.weights");
+  if (!o.take.empty() && o.weights.empty()) throw UsageError("network.take is of network.weights");
   if (o.allow_changes && o.resume.empty()) throw UsageError("checkpoint.allow_changes is of --resume");
   if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())
     throw UsageError("network.take: `common`, or patterns");

@@ -53,7 +53,7 @@ std::string check(const trainer::Problem& problem, const std::map<std::string, s
   if (pyramid && (value("precision.graph") == "true" || value("precision.compute").ends_with("float16")))
     return "--variant pyramid has neither precision.graph nor 16 bits: --precision float32 or tf32";
   for (const auto* key : {"network.statistics", "network.norm_momentum"})
-    if (set.contains(key) && !batch_norm) return fmt::format("{} needs network.batch_norm", key);
+    if (set.contains(key) && !batch_norm) return fmt::format("{} is of network.batch_norm", key);
   return "";
 }
 

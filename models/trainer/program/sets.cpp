@@ -33,7 +33,7 @@ void check_keys(const Program& program, const TrainOptions& o) {
   if (o.kept_fraction > 0 && !o.kept_group.empty())
     throw UsageError(fmt::format("{} is another group than the training's; {} is a part of it", group, fraction));
   if (o.split_seed != TrainOptions().split_seed && o.kept_fraction == 0)
-    throw UsageError(fmt::format("data.split_seed needs {}", fraction));
+    throw UsageError(fmt::format("data.split_seed is of {}", fraction));
   if (!o.source.targets.empty() && o.kept_data.empty() && o.kept_fraction == 0)
     throw UsageError(fmt::format("data.targets needs {} or {}, which gives the samples to score on", fraction, path));
   if (!o.kept_targets.empty() && (o.source.targets.empty() || o.kept_data.empty()))
