@@ -1,5 +1,5 @@
-"""The library and the two tools that run in a browser, compiled by Emscripten into one classic script: a page that is opened as a file may
-fetch nothing."""
+"""The library and the two tools that run in a browser, compiled by Emscripten into one classic script, because a page that is opened as
+a file cannot fetch other files."""
 
 import pathlib
 import shutil
@@ -27,7 +27,7 @@ def header_folder(name):
 
 
 def make(root, work, target):
-    """Writes the script; False where there is no Emscripten."""
+    """Writes the script; False if Emscripten is missing."""
     if not shutil.which("em++"):
         print("no em++: the calculator and the halo planner will not run in the browser (install emscripten)")
         return False

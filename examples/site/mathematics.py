@@ -43,7 +43,7 @@ def is_formula(line):
 
 
 def inline(text):
-    """Symbols inside of sentences, but for code."""
+    """Symbols inside of sentences, except in code."""
     pieces = re.split(r"(```.*?```|~~~~.*?~~~~|<figure.*?</figure>|`[^`]*`|\]\([^)]*\)|https?://\S+)", text, flags=re.S)
     mathematical = re.compile(r"bar\b|bar_|[_^<]")
     for i in range(0, len(pieces), 2):
@@ -52,7 +52,7 @@ def inline(text):
 
 
 def head_of(source):
-    """The comment at the head of a lesson as Markdown: sentences, formulas, and what is drawn with letters."""
+    """The comment at the head of a lesson as Markdown: sentences, formulas, and drawings made of letters."""
     lines = []
     for line in source.splitlines():
         if not line.startswith("//"):

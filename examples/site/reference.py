@@ -12,7 +12,7 @@ def escaped(text):
 
 
 def paragraphs(lines):
-    """Comment lines as Doxygen's: sentences are escaped; what is indented, formulas and tables, stays as it is drawn."""
+    """Comment lines as Doxygen's: sentences are escaped; indented lines, formulas and tables, stay verbatim."""
     result, drawn = [], []
 
     def flush():
