@@ -1,5 +1,5 @@
 #pragma once
-// Callbacks of a training, for programs of one's own.
+// Callbacks of a training, for your own programs.
 
 #include <cstdint>
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace mpigrad::trainer {
 
-// All are optional and are called on all ranks.
+// All are optional. They are called on all ranks.
 struct Hooks {
   std::function<void(std::int64_t epoch, std::int64_t steps)>
       after_step{};                                        // after each step of the optimizer: steps so far in the epoch
