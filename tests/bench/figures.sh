@@ -31,10 +31,10 @@ shared=${MPIGRAD_SHARED:-$root/../shared}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 page=$work/page.md
-readme=$(cat "$root/README.md" "$root/examples/README.md" "$root/ops/precision.md" | tr '\n' ' ')
+readme=$(cat "$root/README.md" "$root"/examples/trainers/*/README.md "$root/ops/precision.md" | tr '\n' ' ')
 wrong=0
 
-# stated PHRASE: the compared figure must appear in README.md, examples/README.md or ops/precision.md in these words (lines joined).
+# stated PHRASE: the compared figure must appear in README.md, a page of a trainer or ops/precision.md in these words (lines joined).
 stated() {
   case $readme in
     *"$1"*) ;;
