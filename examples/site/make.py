@@ -152,6 +152,7 @@ for kind, title in (("other", "between ranks, composed or general"), ("local", "
     for each in table[kind]:
         slug = each["name"].replace(" ", "_")
         text = f"# {each['name']}\n\n**Definition.** {each['definition']}\n\n**Adjoint.** {each['adjoint']}.\n\n**Cost.** {each['cost']}.\n\n**In a program:**\n{code(each['cpp'], 'cpp')}"
+        text += f"\n**Example**, a column for each tensor:\n{code(each['numbers'], 'text')}" if "numbers" in each else ""
         page(f"operations/{slug}.html", each["name"], mathematics.inline(text))
         rows += f"| [{each['name']}]({slug}.html) | {each['definition']} | {each['adjoint']} |\n"
 page("operations/index.html", "Operations", mathematics.inline(f"# Differentiable operations\n\n## MPI's operations, and what belongs to them\n\n{rows}"))
