@@ -23,8 +23,8 @@
 #include "models/nn/module.h"
 #include "models/train/training.h"
 #include "models/train/training_log.h"
-#include "models/trainer/hooks.h"
 #include "models/trainer/plot/figure.h"
+#include "models/trainer/program/hooks.h"
 #include "models/trainer/program/setting.h"
 #include "models/trainer/segmentation/segmentation.h"
 

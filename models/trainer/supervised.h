@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "models/train/trainer.h"
-#include "models/trainer/recipe/explain.h"
 #include "models/trainer/folder/state.h"
-#include "models/trainer/hooks.h"
 #include "models/trainer/mllog.h"
+#include "models/trainer/program/hooks.h"
+#include "models/trainer/recipe/explain.h"
 #include "models/trainer/resume.h"
 #include "models/trainer/run.h"
 

@@ -229,7 +229,9 @@ TEST_CASE("checks: what MPIGRAD_CHECKS may say") {
   CHECK(parse_checks("stall=60").stall == 60);
   CHECK(parse_checks("same,watchdog=off").no_watchdog);
   CHECK(parse_checks("memory").memory);
-  CHECK(error_text([] { parse_checks("watchdog=off,stall=3"); }).starts_with("[checks] MPIGRAD_CHECKS contains both a watchdog and"));
+  CHECK(error_text([] {
+          parse_checks("watchdog=off,stall=3");
+        }).starts_with("[checks] MPIGRAD_CHECKS contains both a watchdog and"));
   for (const char* text : {"signature", "signatures=0", "signatures=-1", "signatures=1.5", "signatures=", "same=x", "trace=1",
                            "watchdog", "watchdog=0", "stall", "stall=0", "watchdog=of", "watchdog=-3", "watchdog=nan",
                            "watchdog=1e", ",signatures", "signatures,", "signatures,,trace"}) {

@@ -61,8 +61,7 @@ TEST_CASE("augment: recipes from words") {
   const Shape to{1, 6, 6};
   auto flip = random_flip(1);
   flip.probability = 0.25;
-  const Recipe made{random_resized_crop({.to = to, .area = {0.5, 1}}), flip,
-                    with(0.5, random_blur({0.1, 1}))};
+  const Recipe made{random_resized_crop({.to = to, .area = {0.5, 1}}), flip, with(0.5, random_blur({0.1, 1}))};
   CHECK(parse_recipe("crop:area=0.5,flip:axis=1:p=0.25,blur:high=1", to).text() == made.text());
   CHECK(parse_recipe("handwriting", to).text() == handwriting(to).text());
   for (const auto& wrong : {std::pair{"fold", "no step 'fold'"},
