@@ -74,7 +74,7 @@ with open(out, "w") as file:
     file.write("const problems = " + json.dumps(good) + ";\n")
     file.write("""const compare = engine => problems.filter(each => {
   const found = JSON.parse(engine.ccall('mpigrad_adjoint', 'string', ['string'], [JSON.stringify(each.asked)])).result;
-  // Digit for digit: numbers, and how far the adjoint is off, up to what rounding makes of that.
+  // Digit for digit: numbers, and the adjoint's error, up to rounding.
   const plain = result => result && JSON.stringify([result.op, result.ranks, result.y, result.xbar, result.adjoint_error === null]);
   return plain(found) !== plain(each.result) || (found.adjoint_error !== null && found.adjoint_error > 1e-12);
 }).map(each => JSON.stringify(each.asked));

@@ -133,7 +133,7 @@ alike() { succeeds && python3 "$work/alike.py" "$work/alexnet.json" "$work/out";
 judge 'best of a layer file' alike
 run "$plan" simulate --network "$work/alexnet.toml" --machine "$machines/perlmutter.toml" --batch 64 --grid sample=4
 judge 'simulate a layer file' succeeds
-# Of every kind one; 28 is 2 * 14, and 13 what a kernel of 3 with a stride of 2 makes of it.
+# One of every kind; 28 is 2 * 14, and a kernel of 3 with a stride of 2 gives 13.
 python3 - "$work/kinds.toml" <<'END'
 import sys
 

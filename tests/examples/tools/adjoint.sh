@@ -136,7 +136,7 @@ calculates 'y=3;1;2 xbar=6,7;5;' neighbor_alltoall --graph '1,2;0;' --ranks 3 --
 calculates 'y=3;1;2 xbar=6,7;5;' ineighbor_alltoall --graph '1,2;0;' --ranks 3 --x '1,2;3;' --ybar '5;6;7'
 calculates 'y=4;1,2;3 xbar=6,7,8;5;' neighbor_alltoall --graph '1,2;0;' --counts '2,1;1;' --ranks 3 --x '1,2,3;4;' \
   --ybar '5;6,7;8'
-# A rank to which nobody sends.
+# A rank to which no rank sends.
 calculates 'y=;1 xbar=5;0' neighbor_allgather --graph '1;' --ranks 2 --x '1;2' --ybar ';5'
 calculates 'y=;1,2 xbar=5,6;' neighbor_alltoall --graph '1,1;' --ranks 2 --x '1,2;' --ybar ';5,6'
 calculates 'y=3;3; xbar=0,0;12;0' get --target 1,1,-1 --ranks 3 --x '1,2;3;4' --ybar '5;7;'

@@ -62,11 +62,11 @@ cosmoflow() { # cosmoflow COMMAND UNIVERSES OPTIONS...
 }
 set -- --filters 4 --batch 2 --set data.test_fraction=0.3 --quiet --out "$work/run"
 cosmoflow train 1 --epochs 1 --set checkpoint.epochs=1 "$@"
-judge 'a training reads its data before the first step' says '4 volumes of .*, 2 for the test; .* read and checked in'
+judge 'a training reads its data before the first step' says '4 volumes of .*, 2 for the test, targets .*; .* read and checked in'
 cosmoflow evaluate 1 --weights "$work/run/weights.h5" --out "$work/own"
-judge 'evaluate knows the data of the training' says '^2 volumes .* to evaluate, which the training kept$'
+judge 'evaluate knows the data of the training' says '^2 volumes .*, which the training kept; targets '
 cosmoflow evaluate 2 --weights "$work/run/weights.h5" --out "$work/other"
-judge 'evaluate takes all of other universes, whatever their names' says '^6 volumes .* to evaluate$'
+judge 'evaluate takes all of other universes, whatever their names' says '^6 volumes of .* x 4; targets '
 cosmoflow train 2 --epochs 2 --resume "$work/run/checkpoint.h5" --overwrite "$@"
 judge 'going on with other data is refused, and both are named' refuses_arguments \
   "checkpoint.h5 was trained on other samples: contents of training samples of 'universes-1' 4 samples, .*, now of 'universes-2' 4 samples, "

@@ -131,11 +131,11 @@ while done < moments:
         if training.code() == 0 and training.starts() == starts:
             continue  # its ranks were at their end
         if kind == "one rank" and f"(PID {victims[0]}) has ended: signal 9" not in training.text():
-            failures.append(f"moment {done + 1}: nobody told that process {victims[0]} was killed: {training.log}")
+            failures.append(f"moment {done + 1}: no message says that process {victims[0]} was killed: {training.log}")
     else:
         kill([training.elastic.pid] + (victims if kind == "elastic's node" else []))
         training.elastic.wait()
-        seconds = until(lambda: not ranks(training.out))  # until nobody is left
+        seconds = until(lambda: not ranks(training.out))  # until none is left
         writing = writing or training.writes()
         training.start()
     done += 1

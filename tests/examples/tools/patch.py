@@ -1,5 +1,5 @@
 # patch.py FILE FORMAT OLD... -- NEW...: replaces the numbers OLD, which must be there, by NEW; FORMAT is Python's for one of them, or s
-# for words, of the same length. Headers of HDF5's objects keep a right checksum, as if whoever wrote the file had meant it: Jenkins'
+# for words, of the same length. Headers of HDF5's objects keep a right checksum, as if the file's writer had meant it: Jenkins'
 # lookup3 of all in front of it (HDF5 File Format Specification 3.0, IV.A.1.b).
 
 import struct, sys

@@ -191,8 +191,8 @@ rm -rf "$work/refused"
 train threads 1 fewer 1 --set data.where=family=0 --set checkpoint.epochs=1
 train ranks 2 refused 2 --resume "$work/fewer/checkpoint.h5" --set data.where=family=1
 judge 'going on with other samples' refuses_arguments 'was trained on other samples: contents of training samples of '
-dtype=float32
-train threads 2 sixteen 1 --precision bfloat16 --optimizer lamb
+dtype=bfloat16
+train threads 2 sixteen 1 --optimizer lamb
 judge 'train in 16 bits' succeeds
 dtype=float64
 
@@ -326,9 +326,9 @@ run sh -c 'ulimit -f 16 && exec "$@"' sh "$tool" train --transport threads --dat
   --out "$work/limit" --quiet
 judge 'a limit on the size of files' refuses_once 'checkpoint.h5: cannot be .*: File too large'
 mkdir "$work/disk"
-if unshare -rm mount -t tmpfs -o size=16k tmpfs "$work/disk" 2>/dev/null; then
+if unshare -rm mount -t tmpfs -o size=20k tmpfs "$work/disk" 2>/dev/null; then
   # shellcheck disable=SC2086,SC2016
-  run unshare -rm sh -c 'mount -t tmpfs -o size=16k tmpfs "$0" && cd "$0/.." && exec "$@"' "$work/disk" \
+  run unshare -rm sh -c 'mount -t tmpfs -o size=20k tmpfs "$0" && cd "$0/.." && exec "$@"' "$work/disk" \
     "$tool" train --transport threads --data "$data" $small --set checkpoint.epochs=1 --out "$work/disk/run" --quiet
   judge 'a full disk' refuses '^\[hdf5\] .*checkpoint.h5: cannot be .*: No space left on device'
   judge 'and the weights so far are elsewhere' test -s "$(sed -n 's/^the weights so far are in //p' "$work/err")"

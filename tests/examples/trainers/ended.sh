@@ -54,7 +54,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge '--time-limit: exit code 75' test "$status" = 75
   run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --precision float64 --set data.test_fraction=0.3 \
     --out "$work/limited"
-  judge 'another training there, which a signal would let write one, too, is refused' refuses_once 'limited/checkpoint.h5 exists'
+  judge 'another training there, which a signal would let write one, too, is refused' refuses_once 'limited/recipe.toml exists'
   ranks 2 "$cosmoflow" $long $batch --grid depth=2 --time-limit 0.0001 --set checkpoint.keep=2 --resume --out "$work/limited"
   judge '--time-limit on two ranks, which go on from one: exit code 75' test "$status" = 75
   run "$cosmoflow" $long --batch 3 --resume "$work/limited/checkpoint-2.h5" --out "$work/other"
@@ -62,7 +62,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   printf nothing | dd of="$work/limited/checkpoint.h5" bs=1 conv=notrunc 2>"$work/dd"
   run "$cosmoflow" $long $batch --resume --out "$work/limited"
   judge 'a damaged checkpoint is skipped, and it is said' says_error 'skipped: .*limited/checkpoint.h5'
-  judge 'the one before is gone on from' says_error 'going on from .*limited/checkpoint-[0-9]*.h5'
+  judge 'the checkpoint before is resumed' says_error 'going on from .*limited/checkpoint-[0-9]*.h5'
   run "$cosmoflow" $long $batch --seed 5 --resume --out "$work/limited"
   judge 'another training is refused, and no older checkpoint looked for' refuses_once 'limited/checkpoint.h5 was trained with seed 1, now it is 5'
   run "$cosmoflow" train --data "$universes" --filters 2 --batch 4 --epochs 1 --precision float64 --set data.test_fraction=0.3 \
@@ -99,7 +99,7 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   judge 'a folder without checkpoints is refused' refuses_once 'no checkpoint in .*empty can be resumed'
 }
 
-# ---- a disk that is full while a checkpoint is saved: the one before is whole, and gone on from
+# ---- a disk that is full while a checkpoint is saved: the one before is whole and is resumed
 cat >"$work/filled.sh" <<'END'
 set -u
 mount -t tmpfs -o size=64m tmpfs "$1" || exit 99
@@ -129,10 +129,10 @@ if unshare -rm mount -t tmpfs tmpfs "$work/disk" 2>/dev/null; then
   judge 'it names the file' grep -q '^\[.*run/checkpoint.h5.*: No space left on device' "$work/filled/full"
   judge 'the checkpoint before it is what it was' cmp -s "$work/filled/before.h5" "$work/filled/after.h5"
   judge 'and nothing of another lies beside it' test "$(grep -c '\.part$' "$work/filled/files")" = 0
-  judge 'it is gone on from, with the losses of a training that was not ended' \
+  judge 'it is resumed, with the losses of a training that was not ended' \
     test "$(cut -d, -f 1-3 "$work/not-filled/metrics.csv")" = "$(cut -d, -f 1-3 "$work/filled/metrics.csv")"
 else
-  skipped=$((skipped + 5)) && printf 'skipped: 5 this machine lets nobody mount a small disk\n'
+  skipped=$((skipped + 5)) && printf 'skipped: 5 this machine mounts no small disk\n'
 fi
 
 # ---- ranks that are killed at any time, while checkpoints are written, too
