@@ -242,7 +242,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                     .steps = steps,
                     .notes = notes,
                     .files = files,
-                    .more = s.own.explained});
+                    .more = s.explained});
     return 0;
   }
   if (!silent) {

@@ -193,14 +193,14 @@ int train(const Communicator& world, TrainOptions o) {
        .own = {.steps = loader->steps(),
                .samples = loader->samples(),
                .run = run_epoch,
-               .log_keys = {"eval_accuracy", "retrieval"},
-               .explained = training.explained()},
+               .log_keys = {"eval_accuracy", "retrieval"}},
        .notes = notes,
        .decisive = {"program", "loss", "optimizer"},
        .headline = headline,
        .remark = contents.remark() + geometry.remark(),
        .values = Record::names(),
        .monitor = "train_loss",
+       .explained = training.explained(),
        .evaluate =
            [&] {
              last.quality = monitor();

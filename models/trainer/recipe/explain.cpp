@@ -84,6 +84,7 @@ Explained ranks_of_run(const Communicator& world, const Explanation& e) {
   part.lines.push_back(fmt::format("{} ranks, {}, communication {}", world.size(), to_string(e.grid), e.options.communication));
   if (e.loader != nullptr && e.loader->layout())
     part.lines.push_back(fmt::format("a rank's block of a batch {}", e.loader->layout()->box().extents()));
+  if (e.options.sharded_weights) part.lines.emplace_back("weights, gradients and the optimizer's state are sharded");
   for (const auto& layers : e.options.grid_of) part.lines.push_back("layers " + layers);
   const auto settings = gpu_settings();
   part.lines.push_back(fmt::format("computes in {} on {}; tf32 {}, autotune {}, deterministic {}, graph {}",

@@ -16,13 +16,14 @@ VALUES = {
     'network.weights': 'absent.h5',
     'network.take': 'common',
     'optimizer.freeze': '*',
-    'grid.extents': 'depth=1,filter=1',
+    'grid.extents': 'depth=2',
+    'precision.compute': 'float64',
+    'data.window': '12',
     'grid.layers': 'conv:sample=1',
     'checkpoint.local_folder': 'local',
     'report.mllog_entries': 'submission_org=x',
     'schedule.batch': '4',
     'schedule.metric': 'train_loss',
-    'data.window': '8',
     'data.store': '0.001',
 }
 # Keys that have a meaning only with another one, of those that the program has.
@@ -33,7 +34,10 @@ WITH = {
     'schedule.milestones': ['schedule.shape=step'],
     'optimizer.momentum': ['optimizer.name=sgd'],
     'report.mllog_entries': ['report.mllog'],
-    'data.split_seed': ['data.test_fraction=0.25', 'data.validation_fraction=0.25'],
+    'data.split_seed': ['data.test_fraction=0.5', 'data.validation_fraction=0.5'],
+    'data.validation_targets': ['data.validation_fraction=0.5'],
+    'data.elastic_spacing': ['data.elastic=1'],
+    'network.groups': ['network.norm=group'],
     'loss.tile': ['loss.form=ring'],
     'loss.lambda': ['loss.name=barlow'],
     'loss.queue': ['loss.name=moco'],
@@ -82,6 +86,8 @@ def main():
     out = os.path.join(tempfile.gettempdir(), 'never-written')
     base = [program, 'train', *arguments, '--explain', '--out', out]
     reference = {(): explained(base)}
+    if reference[()].startswith('refused'):
+        raise SystemExit(f'{base}: {reference[()]}')
     count, unused = 0, []
     for key in keys:
         name = key['key']

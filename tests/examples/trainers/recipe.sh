@@ -42,14 +42,14 @@ deterministic = true
 END
 
 # ---- a run and its repetition
-ranks 2 "$own" train recipe.toml --grid depth=2 --set optimizer.learning_rate=3e-3 --out first
+ranks 2 "$own" train recipe.toml --quiet --grid depth=2 --set optimizer.learning_rate=3e-3 --out first
 judge 'a recipe, a base, --set and a flag' says 'written to first'
 kept() {
   grep -q '^learning_rate = 0.003$' first/recipe.toml && grep -q '^epochs = 2$' first/recipe.toml && grep -q '^seed = 3$' first/recipe.toml &&
     grep -q '^extents = "depth=2"$' first/recipe.toml && grep -q '^training_data = "[^"]' first/recipe.toml && [ -s first/best.h5 ]
 }
 judge 'recipe.toml has the keys of all of them, and where it comes from' kept
-ranks 2 "$own" train first/recipe.toml --out again
+ranks 2 "$own" train first/recipe.toml --quiet --out again
 repeats() { succeeds && [ ! -s "$work/err" ] && cut -d, -f2-4 first/metrics.csv >a.csv && cut -d, -f2-4 again/metrics.csv | cmp - a.csv; }
 judge 'the recipe of a run repeats its losses bit for bit' repeats
 same_recipe() { sed '/^commit = /d' first/recipe.toml >a.toml && sed '/^commit = /d' again/recipe.toml | cmp - a.toml; }
@@ -98,6 +98,7 @@ extents = "depth=1"
 extents = "sample=1"
 END
 wrong 'a grid of an axis that does not exist' 'depht' <<'END'
+data.path = "noise.h5"
 [grid]
 extents = "depht=1"
 END
@@ -140,7 +141,18 @@ judge 'once on 2 ranks' refuses_wrong 'schedule.decay_factor is of schedule.shap
 # ---- every key is used
 run "$tools/universe" generate --universes 6 --size 16 --cell 8 --seed 1 --out universes
 python3 "$root/tests/examples/trainers/bars.py" .
-python3 "$root/tests/examples/trainers/scans.py" scans
+mkdir scans
+python3 - <<'END'
+import random, struct
+random.seed(3)
+for n in range(5):
+    values = [random.random() for _ in range(12**3)]
+    for kind, code, cells in (('x', 'f', values), ('y', 'i', [int(v > 0.7) for v in values])):
+        header = f"{{'descr': '<{code}4', 'fortran_order': False, 'shape': (12, 12, 12), }}"
+        header += ' ' * (-(len(header) + 11) % 64) + '\n'
+        with open(f'scans/v{n}_{kind}.npy', 'wb') as f:
+            f.write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(header)) + header.encode() + struct.pack(f'<{12**3}{code}', *cells))
+END
 # unused PROGRAM SECTIONS ARGUMENT...: keys of these sections whose change --explain does not show.
 every() {
   what=$1 sections=$2
@@ -149,8 +161,8 @@ every() {
   judge "every key of $what is read or refused" says '^[1-9][0-9]* keys, 0 unused$'
 }
 every own_trainer all --data noise.h5
-every cosmoflow network,loss --data universes
-every unet3d data,network,loss --data scans --window 16
+every cosmoflow data,network,loss --data universes --batch 2
+every unet3d data,network,loss --data scans --window 8 --filters 2,2,2
 every contrastive data,network,loss --data bars-images-idx3-ubyte --batch 8
 
 # ---- few flags
