@@ -12,6 +12,7 @@ namespace mpigrad {
 enum class ReduceOp : std::uint8_t { sum, avg, max, min, prod, logical_and, logical_or, band, bor, bxor };
 enum class Ties : std::uint8_t { split, first };
 
+// "sum", "avg", "max", ...: the name in this list.
 std::string_view name_of(ReduceOp op);
 // The transport's reduction; for an average the sum.
 CombineOp plain(ReduceOp op);

@@ -38,6 +38,8 @@ concept UserReductionWithCarry = UserReductionWithVjp<R> && requires(const R& re
 
 namespace ops {
 
+// y_r = x_0 combined with x_1 ... x_r, in log2 P rounds of messages (Hillis and Steele 1986). A tape records the ops of
+// combine().
 template <UserReduction R>
 Tensor prefixes(const Tensor& x, const Communicator& comm, const R& reduction) {
   Tensor y = x;

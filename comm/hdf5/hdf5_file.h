@@ -16,6 +16,7 @@
 
 namespace mpigrad {
 
+// False in builds without HDF5, whose readers and writers throw an Error that says what to install.
 bool hdf5_available();
 
 struct Hdf5Dataset {

@@ -56,6 +56,8 @@ class PersistentReceive {
   Communicator comm_;
   int source_, tag_;
 };
+// Persistent requests for messages to `dest`, and for messages of `type` from `source`. They send nothing before start(). Error:
+// a peer that is neither a rank of `comm` nor proc_null; the source may also be any_source. start() checks the tag.
 PersistentSend send_init(const Communicator& comm, int dest, int tag = 0);
 PersistentReceive recv_init(const TensorType& type, const Communicator& comm, int source, int tag = 0);
 

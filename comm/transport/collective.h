@@ -23,6 +23,7 @@ struct CombineTraits {
   bool booleans = false;  // takes booleans, too
   bool on_gpu = true;     // computed on the GPU by the transports of GPUs; else the data go through the host
 };
+// The name and the properties of an operation.
 constexpr CombineTraits traits_of(CombineOp op) {
   switch (op) {
     case CombineOp::sum: return {.name = "sum"};
@@ -35,6 +36,7 @@ constexpr CombineTraits traits_of(CombineOp op) {
   }
   return {.name = "?"};
 }
+// "sum", "max", ...
 constexpr std::string_view name_of(CombineOp op) { return traits_of(op).name; }
 
 enum class CollectiveKind : std::uint8_t {
@@ -82,6 +84,7 @@ constexpr CollectiveTraits traits_of(CollectiveKind kind) {
   }
   return {.name = "?", .nonblocking = "?"};
 }
+// The name of the blocking call: "barrier", "bcast", ...
 constexpr std::string_view name_of(CollectiveKind kind) { return traits_of(kind).name; }
 
 // The arguments of the function of Transport that has the kind's name.

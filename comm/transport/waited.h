@@ -11,6 +11,7 @@ struct Waited {
   double collectives = 0, messages = 0;
 };
 
+// The times of the calling thread since it started; each WaitTimer adds its own.
 Waited& waited_of_this_thread();
 
 // Adds the time of its scope; a nested timer adds nothing.

@@ -190,6 +190,7 @@ Tensors apply_all(const Op& op, Tensors in) {
   return detail::apply_all(&op, detail::functions<Op>, std::move(in));
 }
 
+// Runs an op as apply_all() does, and returns its first output.
 template <class Op>
 Tensor apply(const Op& op, Tensors in) {
   return std::move(apply_all(op, std::move(in)).front());

@@ -15,6 +15,7 @@ struct Cuda {
   int index = 0;
 };
 
+// "cpu", "cuda" or "dry".
 constexpr std::string_view name_of(DeviceKind kind) {
   switch (kind) {
     case DeviceKind::cpu: return "cpu";

@@ -15,6 +15,7 @@ namespace mpigrad {
 // uint16 is for data of files: it is stored, moved, sent, converted, and looked up as labels, but no op computes with it.
 enum class DType : std::uint8_t { float32, float64, int64, int32, int16, uint8, boolean, bfloat16, float16, uint16 };
 
+// Bytes per element.
 constexpr std::int64_t size_of(DType type) {
   switch (type) {
     case DType::float64:
@@ -31,6 +32,7 @@ constexpr std::int64_t size_of(DType type) {
   return 0;
 }
 
+// "float32", "float64", ...: the name in the list above.
 constexpr std::string_view name_of(DType type) {
   switch (type) {
     case DType::float32: return "float32";
@@ -67,6 +69,7 @@ constexpr std::optional<DType> result_type(DType a, DType b) {
   return std::nullopt;
 }
 
+// The element type for the C++ type T. T without one, such as unsigned int, does not compile.
 template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, float>) return DType::float32;
@@ -92,6 +95,8 @@ constexpr DType dtype_of() {
 //   visit_any_arithmetic  visit_any_floating, visit_integral  a GPU's kernels, which widen and round
 //   visit_stored          visit_floating, visit_any_integral  code that reads samples and labels in the types of files
 //   visit_any             all                                 code that only moves and converts
+//
+// Each returns what f returns. Error: a type that is not in its row.
 template <class F>
 decltype(auto) visit_floating(DType type, F&& f) {
   switch (type) {
@@ -108,14 +113,12 @@ decltype(auto) visit_floating(DType type, F&& f) {
   }
   fail("[dtype] {} is not a floating-point type; float32 or float64 is needed", name_of(type));
 }
-
 template <class F>
 decltype(auto) visit_any_floating(DType type, F&& f) {
   if (type == DType::bfloat16) return f(BFloat16{});
   if (type == DType::float16) return f(Float16{});
   return visit_floating(type, f);
 }
-
 template <class F>
 decltype(auto) visit_integral(DType type, F&& f) {
   switch (type) {
@@ -132,27 +135,22 @@ decltype(auto) visit_integral(DType type, F&& f) {
   }
   fail("[dtype] {} is not a type of integers or booleans", name_of(type));
 }
-
 template <class F>
 decltype(auto) visit_any_integral(DType type, F&& f) {
   return type == DType::uint16 ? f(std::uint16_t{}) : visit_integral(type, f);
 }
-
 template <class F>
 decltype(auto) visit_arithmetic(DType type, F&& f) {
   return is_floating(type) ? visit_floating(type, f) : visit_integral(type, f);
 }
-
 template <class F>
 decltype(auto) visit_any_arithmetic(DType type, F&& f) {
   return is_floating(type) ? visit_any_floating(type, f) : visit_integral(type, f);
 }
-
 template <class F>
 decltype(auto) visit_stored(DType type, F&& f) {
   return is_floating(type) ? visit_floating(type, f) : visit_any_integral(type, f);
 }
-
 template <class F>
 decltype(auto) visit_any(DType type, F&& f) {
   return is_floating(type) ? visit_any_floating(type, f) : visit_any_integral(type, f);

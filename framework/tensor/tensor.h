@@ -183,6 +183,7 @@ struct InMessage<Tensor> {
 
 // ---- making tensors, on the current device. The tape treats them as variables; see constant().
 
+// Tensors with all elements equal to `value`, converted to dtype, to 0, or to 1. Errors: a negative extent, 2^63 bytes or more.
 Tensor full(const Shape& shape, double value, DType dtype = DType::float32);
 inline Tensor zeros(const Shape& shape, DType dtype = DType::float32) { return full(shape, 0, dtype); }
 inline Tensor ones(const Shape& shape, DType dtype = DType::float32) { return full(shape, 1, dtype); }

@@ -89,6 +89,7 @@ class Source {
 };
 using SourcePtr = std::shared_ptr<const Source>;
 
+// Error: `sample` is not from 0 to source.size() - 1.
 void require_sample(const Source& source, std::int64_t sample);
 // Error: samples that differ in their extents, which `what` does not support.
 void require_same_extents(const Source& source, const std::string& what);

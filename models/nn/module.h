@@ -36,6 +36,7 @@ class Initialiser {
   std::function<Tensor(const Shape&, DType, const Philox&)> of_all_;
   std::function<Tensor(const Shape&, DType, const Philox&, const LayoutPtr&)> of_block_;
 };
+// All elements `value`.
 Initialiser constant_value(double value);
 // Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
 Initialiser glorot_uniform(double fan_in, double fan_out);

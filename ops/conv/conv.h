@@ -42,6 +42,8 @@ struct ConvTransposeAttributes {
   Activation activation = Activation::none;  // for conv_transpose() only
 };
 namespace local {
+// The transposed convolution of one block, without activation. Errors: an activation in `attributes`, channels of x and w that
+// differ, channels that are not a multiple of the groups, padding that leaves no output.
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes = {});
 }  // namespace local
 

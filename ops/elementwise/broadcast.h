@@ -9,6 +9,7 @@
 
 namespace mpigrad {
 
+// The shape of the result. Error, in the name of `op`: aligned extents that differ, with neither of them 1.
 inline Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b) {
   const Shape& longer = a.rank() >= b.rank() ? a : b;
   const Shape& shorter = a.rank() >= b.rank() ? b : a;

@@ -16,9 +16,11 @@
 
 namespace mpigrad {
 
-Tensor add(const Tensor& a, const Tensor& b);
-Tensor subtract(const Tensor& a, const Tensor& b);
-Tensor multiply(const Tensor& a, const Tensor& b);
+// Functions of two tensors. Errors of all of them: shapes that do not broadcast, types without a common type, layouts that
+// do not fit. A float32 variable with dimensions is rounded to the type of a bfloat16 or float16 operand (mixed precision).
+Tensor add(const Tensor& a, const Tensor& b);       // a + b
+Tensor subtract(const Tensor& a, const Tensor& b);  // a - b
+Tensor multiply(const Tensor& a, const Tensor& b);  // a b
 // Integer division rounds towards zero; x / 0 is 0, and the lowest number / -1 is itself.
 Tensor divide(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);  // where a == b the cotangent goes half to each
@@ -32,41 +34,43 @@ Tensor floor_divide(const Tensor& a, const Tensor& b);  // floor(a / b), derivat
 // scale * x + shift
 Tensor affine(const Tensor& x, double scale, double shift);
 
+// Functions of one tensor, with the shape and type of x, as in the C++ library: angles in radians, NaN outside the domain. Error:
+// integers and booleans, except for abs, sign, square, floor, ceil, trunc and round; abs and sign refuse booleans.
 Tensor exp(const Tensor& x);
-Tensor expm1(const Tensor& x);
-Tensor log(const Tensor& x);
-Tensor log1p(const Tensor& x);
+Tensor expm1(const Tensor& x);  // exp(x) - 1, without cancellation for small x
+Tensor log(const Tensor& x);    // natural
+Tensor log1p(const Tensor& x);  // log(1 + x), without cancellation for small x
 Tensor sqrt(const Tensor& x);
-Tensor square(const Tensor& x);
-Tensor reciprocal(const Tensor& x);
-Tensor abs(const Tensor& x);    // derivative 0 at 0
-Tensor sign(const Tensor& x);   // derivative 0
-Tensor floor(const Tensor& x);  // derivative 0
-Tensor ceil(const Tensor& x);   // derivative 0
-Tensor trunc(const Tensor& x);  // towards zero; derivative 0
-Tensor round(const Tensor& x);  // to the nearest, ties to even; derivative 0
-Tensor exp2(const Tensor& x);
+Tensor square(const Tensor& x);      // x^2
+Tensor reciprocal(const Tensor& x);  // 1 / x
+Tensor abs(const Tensor& x);         // derivative 0 at 0
+Tensor sign(const Tensor& x);        // derivative 0
+Tensor floor(const Tensor& x);       // derivative 0
+Tensor ceil(const Tensor& x);        // derivative 0
+Tensor trunc(const Tensor& x);       // towards zero; derivative 0
+Tensor round(const Tensor& x);       // to the nearest, ties to even; derivative 0
+Tensor exp2(const Tensor& x);        // 2^x
 Tensor log2(const Tensor& x);
 Tensor log10(const Tensor& x);
 Tensor rsqrt(const Tensor& x);  // 1 / sqrt(x)
 Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor tan(const Tensor& x);
-Tensor asin(const Tensor& x);
-Tensor acos(const Tensor& x);
-Tensor atan(const Tensor& x);
+Tensor asin(const Tensor& x);  // from -pi/2 to pi/2
+Tensor acos(const Tensor& x);  // from 0 to pi
+Tensor atan(const Tensor& x);  // from -pi/2 to pi/2
 Tensor sinh(const Tensor& x);
 Tensor cosh(const Tensor& x);
 Tensor tanh(const Tensor& x);
 Tensor asinh(const Tensor& x);
 Tensor acosh(const Tensor& x);
 Tensor atanh(const Tensor& x);
-Tensor erf(const Tensor& x);
-Tensor erfc(const Tensor& x);
-Tensor erfinv(const Tensor& x);
+Tensor erf(const Tensor& x);                   // 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x
+Tensor erfc(const Tensor& x);                  // 1 - erf(x), without cancellation for large x
+Tensor erfinv(const Tensor& x);                // y with erf(y) = x; infinite at -1 and 1
 Tensor lgamma(const Tensor& x);                // log |Gamma(x)|
 Tensor polygamma(int order, const Tensor& x);  // derivative of order `order` of digamma; NaN for orders above 1 below -1e4
-inline Tensor digamma(const Tensor& x) { return polygamma(0, x); }
+inline Tensor digamma(const Tensor& x) { return polygamma(0, x); }  // derivative of log |Gamma(x)|
 // ---- floating-point operands
 Tensor atan2(const Tensor& y, const Tensor& x);
 Tensor hypot(const Tensor& a, const Tensor& b);      // sqrt(a^2 + b^2) without overflow; derivative NaN where both are 0
@@ -91,12 +95,15 @@ Tensor relu(const Tensor& x);      // derivative 0 at 0
 // x < 0 ? slope * x : x;  slope >= 0, so that the sign of the result tells the branch
 Tensor leaky_relu(const Tensor& x, double slope);  // more activations: ops/elementwise/activation.h
 
+// Comparisons of corresponding elements, without derivatives. Comparisons with NaN are false, except not_equal(), which is true.
+// Errors: those of functions of two tensors.
 Mask equal(const Tensor& a, const Tensor& b);
 Mask not_equal(const Tensor& a, const Tensor& b);
 Mask less(const Tensor& a, const Tensor& b);
 Mask less_equal(const Tensor& a, const Tensor& b);
 inline Mask greater(const Tensor& a, const Tensor& b) { return less(b, a); }
 inline Mask greater_equal(const Tensor& a, const Tensor& b) { return less_equal(b, a); }
+// Numbers are operands, too: 0 is false, all other numbers and NaN are true.
 Mask logical_and(const Tensor& a, const Tensor& b);
 Mask logical_or(const Tensor& a, const Tensor& b);
 Mask logical_xor(const Tensor& a, const Tensor& b);
@@ -106,6 +113,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 // Converts to another element type; the cotangent is cast back. Integers carry no derivative.
 Tensor cast(const Tensor& x, DType dtype);
 
+// -x; 0 of a floating-point type becomes -0. Error: booleans.
 Tensor negate(const Tensor& x);
 
 }  // namespace mpigrad

@@ -49,6 +49,8 @@ class Mask : public Tensor {
 
 // ---- arithmetic
 
+// add(), subtract(), multiply(), divide(), remainder() and negate() of ops/elementwise/elementwise.h, with their errors, also
+// with a number for an operand. Errors with numbers: a value that the type of x cannot hold; adding a number to a partial sum.
 Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);
 Tensor operator*(const Tensor& a, const Tensor& b);
@@ -92,6 +94,8 @@ Tensor& operator%=(Tensor& x, const T& y) {
 
 // ---- bits of integers, and booleans
 
+// bitwise_and(), bitwise_or(), bitwise_xor() and bitwise_invert(); of booleans the logical operations. Errors: floating-point
+// elements, a number that the type of x cannot hold.
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
@@ -105,6 +109,8 @@ inline Tensor operator^(Number c, const Tensor& x) { return x ^ c; }
 
 // ---- comparisons
 
+// equal(), not_equal(), less() and so on: a boolean per element. Errors: those of the functions, a number that the type of x
+// cannot hold.
 Mask operator==(const Tensor& a, const Tensor& b);
 Mask operator!=(const Tensor& a, const Tensor& b);
 Mask operator<(const Tensor& a, const Tensor& b);
@@ -126,6 +132,8 @@ inline Mask operator>=(Number c, const Tensor& x) { return x <= c; }
 
 // ---- functions of a tensor and a number
 
+// x^exponent and base^x; integers as in pow() of two tensors. NaN for a negative base with an exponent that is not whole. Error:
+// a number that the type of x cannot hold.
 Tensor pow(const Tensor& x, Number exponent);
 Tensor pow(Number base, const Tensor& x);
 // clang-format off

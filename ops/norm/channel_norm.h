@@ -12,6 +12,8 @@ namespace mpigrad {
 struct Moments {
   Tensor mean, m2;  // [C] or [N, C] each; m2 = sum (x - mean)^2, zeros where there are no rows
 };
+// The moments of x, [..., C], over all rows, or with per_sample over the rows of each sample of x, [N, ..., C]. Errors: elements
+// that are not floating-point numbers, too few dimensions.
 Moments channel_moments(const Tensor& x, bool per_sample = false);
 // activation((x - m) a + b) per channel; m, a, b: [C], or [N, C]
 Tensor channel_affine(const Tensor& x, const Tensor& m, const Tensor& a, const Tensor& b,

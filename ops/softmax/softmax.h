@@ -5,6 +5,8 @@
 
 namespace mpigrad {
 
+// y = exp(x) / sum of exp(x) along `axis`, and log y. A negative axis counts from the end. Errors: elements that are not
+// floating-point numbers, no such dimension, an axis that is split over ranks, a partial sum.
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 // log(sum(exp(x))) over the dimensions; -infinity where all elements are -infinity

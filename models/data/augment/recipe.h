@@ -41,6 +41,7 @@ struct Range {
   double low = 1, high = 1;
 };
 
+// The step with its own probability multiplied by `probability`. Error: a number outside [0, 1].
 Step with(double probability, Step step);
 
 // ---- geometry
@@ -104,8 +105,6 @@ Step random_erase(const RandomErase& options);
 Step normalisation(std::vector<double> mean, std::vector<double> deviation);
 
 // SimCLR's recipe (Chen et al. 2020, appendix A) at `to`; blur from 64 pixels on, with sigma up to 2 at 224 pixels.
-
-// SimCLR's (Chen et al. 2020, appendix A) at `to`; blur from 64 pixels on, with sigma up to 2 at 224 pixels.
 Recipe photographs(const Shape& to, Range area = {0.08, 1});
 // Affine and elastic maps for letters and digits, ink near 1 on 0: no flips, no crops.
 Recipe handwriting(const Shape& to);

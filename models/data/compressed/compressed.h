@@ -37,6 +37,7 @@ class ByteStream {
 };
 using ByteStreamPtr = std::unique_ptr<ByteStream>;
 
+// True if this build has zlib.
 bool gzip_available();
 // The bytes in the gzip members of `packed`, one after the other; zeros after a member are padding. A copy takes about 50 KB.
 // `name` is for messages. Errors: truncated, corrupt.
@@ -44,6 +45,7 @@ ByteStreamPtr gunzip(ByteStreamPtr packed, const std::string& name);
 // `plain` as one gzip member.
 Bytes gzip(std::span<const std::byte> plain);
 
+// True if this build has libzip.
 bool zip_available();
 // The names of the files in a zip archive, in its order. Errors: not an archive; a name that is not UTF-8 or has control
 // characters (libzip shows a NUL as a space).

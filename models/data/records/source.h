@@ -43,6 +43,8 @@ class RecordSource : public Source {
   std::shared_ptr<State> state_;
 };
 
+// True if a file has a name that RecordSource reads: *.tfrecord or *.tfrecords, also followed by -00000-of-00008 and .gz. The
+// file is not opened.
 bool is_record_file(const std::filesystem::path& path);
 
 }  // namespace mpigrad::data

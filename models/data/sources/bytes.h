@@ -54,6 +54,7 @@ double bytes_of_conversion(double elements, const StoredType& stored);
 // Integers of a type, row-major, as int64. Error: floating-point numbers.
 std::vector<std::int64_t> integers(const Bytes& values, DType type, const std::string& name);
 
+// The integer in the sizeof(T) bytes at `from`, most significant byte first.
 template <class T>
 T big_endian(const std::byte* from) {
   T value = 0;

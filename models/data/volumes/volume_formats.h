@@ -28,6 +28,7 @@ struct VolumeFormat {
                        bool overwrite);
 };
 
+// All rows of the table. The first row with an ending of the file name is the format of the file.
 std::span<const VolumeFormat> volume_formats();
 
 // ---- a file's format, by the end of its name, in upper or lower case
