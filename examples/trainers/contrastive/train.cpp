@@ -190,10 +190,8 @@ int train(const Communicator& world, TrainOptions o) {
       world, o, extents, out,
       {.program = "contrastive",
        .net = *net,
-       .own = {.steps = loader->steps(),
-               .samples = loader->samples(),
-               .run = run_epoch,
-               .log_keys = {"eval_accuracy", "retrieval"}},
+       .own =
+           {.steps = loader->steps(), .samples = loader->samples(), .run = run_epoch, .log_keys = {"eval_accuracy", "retrieval"}},
        .notes = notes,
        .decisive = {"program", "loss", "optimizer"},
        .headline = headline,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/base/joined.h"
 #include "models/losses/segmentation.h"
 #include "models/nn/whole_copy.h"
 #include "models/trainer/ranks/geometry.h"
