@@ -26,6 +26,19 @@ std::vector<SegmentationLoss> segmentation_losses() {
 namespace segmenting {
 namespace {
 
+std::vector<std::string> lines_of(const Values& values) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : values)
+    std::visit(
+        [&, &key = name](const auto& x) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(x)>, std::vector<std::int64_t>>)
+            lines.push_back(fmt::format("{}: {}", key, joined(x, " ")));
+          else lines.push_back(fmt::format("{}: {}", key, x));
+        },
+        value);
+  return lines;
+}
+
 LossFunction loss_of(const SegmentationProgram& program, const std::string& name) {
   const auto& all = program.losses;
   return std::find_if(all.begin(), all.end(), [&](const SegmentationLoss& each) { return each.name == name; })->loss;
@@ -164,7 +177,8 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
        .values = values,
        .explained = {{"validation",
                       {fmt::format("volumes {}; windows overlap by {} of their extent", joined(split.test, " "), o.overlap),
-                       fmt::format("weights of {} bits", o.half_weights ? 16 : 32)}}},
+                       fmt::format("weights of {} bits", o.half_weights ? 16 : 32)}},
+                     {"settings of the network", lines_of(problem.values)}},
        .evaluate = evaluate,
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),
        .accuracy = [](const std::vector<double>& row) { return 1 - row[0]; },  // the mean Dice score

@@ -19,6 +19,8 @@ VALUES = {
     'grid.extents': 'depth=2',
     'precision.compute': 'float64',
     'data.window': '12',
+    'network.norm': 'none',
+    'network.classes': '3',
     'grid.layers': 'conv:sample=1',
     'checkpoint.local_folder': 'local',
     'report.mllog_entries': 'submission_org=x',
@@ -26,6 +28,8 @@ VALUES = {
     'schedule.metric': 'train_loss',
     'data.store': '0.001',
 }
+# Keys of unet3d that mean something for other data only, HDF5, or for --describe.
+OTHER_DATA = {'unet3d': ['data.group', 'data.volume', 'data.label', 'network.channels']}
 # Keys that have a meaning only with another one, of those that the program has.
 WITH = {
     'checkpoint.local_folder': ['checkpoint.local_steps=2'],
@@ -34,7 +38,7 @@ WITH = {
     'schedule.milestones': ['schedule.shape=step'],
     'optimizer.momentum': ['optimizer.name=sgd'],
     'report.mllog_entries': ['report.mllog'],
-    'data.split_seed': ['data.test_fraction=0.5', 'data.validation_fraction=0.5'],
+    'data.split_seed': ['data.test_fraction=0.5', 'data.validation_fraction=0.5', 'data.train_group=train'],
     'data.validation_targets': ['data.validation_fraction=0.5'],
     'data.elastic_spacing': ['data.elastic=1'],
     'network.groups': ['network.norm=group'],
@@ -93,7 +97,7 @@ def main():
         name = key['key']
         if sections != ['all'] and name.split('.')[0] not in sections:
             continue
-        if key.get('flag') in arguments:
+        if key.get('flag') in arguments or name in OTHER_DATA.get(os.path.basename(program), []):
             continue
         names = [each['key'] for each in keys]
         together = tuple(each for each in WITH.get(name, []) if each.partition('=')[0] in names)
