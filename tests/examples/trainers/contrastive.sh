@@ -213,7 +213,7 @@ idle 'loss.queue has no effect: it is of --loss moco and swav, not of nt-xent' -
 idle 'loss.tile has no effect: it is of loss.form ring' --set loss.tile=4
 idle 'loss.lambda has no effect' --set loss.lambda=0.1
 idle 'network.prototypes has no effect' --set network.prototypes=7
-idle 'network.small_images has no effect: it is of ResNets' --set network.small_images
+idle 'network.small_images has no effect: it is for ResNets' --set network.small_images
 idle 'data.split_seed has no effect' --set data.split_seed=3
 idle 'optimizer.clip_norm has no effect: --epochs 0 trains nothing' --set optimizer.clip_norm=1
 train threads 1 idle 1 --overwrite --set data.label=kind
