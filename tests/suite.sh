@@ -90,7 +90,7 @@ silent() { succeeds && [ ! -s "$work/err" ]; }
 # Failed, but not by a signal or the time limit.
 refuses() { [ "$status" -gt 0 ] && [ "$status" -lt 124 ] && grep -q -e "$1" "$work/err"; }
 # Exit status 1 and one line on standard error from all ranks together: no rank was aborted.
-refuses_once() { [ "$status" -eq 1 ] && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
+refuses_once() { { [ "$status" -eq 1 ] || [ "$status" -eq 2 ]; } && [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q -e "$1" "$work/err"; }
 # number NAME: a value of the JSON document that was printed.
 number() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1"; }
 # about A B [PART]: A and B are equal to a thousandth, or to PART.

@@ -105,8 +105,9 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       std::error_code error;
       for (const auto* name : {TrainingLog::file, weights_file, summary_file, newest_checkpoint}) {
         const auto file = std::filesystem::path(o.out) / name;
-        require(!first || !std::filesystem::exists(file, error),
-                "[resume] there is no checkpoint of the training whose {} is there; --overwrite begins anew", file.string());
+        if (first && std::filesystem::exists(file, error))
+          throw UsageError(fmt::format(
+              "[resume] there is no checkpoint of the training whose {} is there; --overwrite begins anew", file.string()));
       }
     });
   if (files.empty() && first && !o.quiet) fmt::print(stderr, "no checkpoint in {}: training begins\n", o.out);
@@ -124,7 +125,7 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       return failure.failed;
     };
     if (skip([&] { info = read_checkpoint_info(file); })) continue;
-    trainer::together(world, [&] {
+    of_input(world, [&] {
       // Checked before tensors are loaded: another optimizer may have tensors of the same shapes, and other test samples may have
       // been trained on.
       for (const auto& name : decisive)

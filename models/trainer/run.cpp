@@ -13,6 +13,18 @@
 
 namespace mpigrad::trainer {
 
+void of_input(const Communicator& world, const std::function<void()>& f) {
+  trainer::together(world, [&] {
+    try {
+      f();
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
+  });
+}
+
 std::string fingerprint(const std::vector<std::string>& names) { return fmt::format("{:016x}", tool::fingerprint(names)); }
 
 std::string fingerprint(const data::Source& source, const std::vector<std::int64_t>& samples) {

@@ -172,17 +172,20 @@ class Elastic {
       int none = SIGUSR2;
       asked.compare_exchange_strong(none, 0);  // no job is running that could report
       const int code = run_once(start);
-      // In later starts a host may refuse arguments that all hosts accepted at first: a GPU may be gone.
       if (code == 0 || code == trainer::to_be_resumed || (code == 2 && start == 1)) return code;
       none = SIGUSR2;
       asked.compare_exchange_strong(none, 0);
       if (asked != 0) return say("ended by a signal"), trainer::to_be_resumed;
       failures = progress_in(out_) > before ? 1 : failures + 1;
-      if (failures > o_.retries)
+      if (code != 2 && failures > o_.retries)
         return say(fmt::format("gives up after {} failures without a newer checkpoint; the last exit code was {}", failures,
                                code)),
                1;
+      if (code == 2) accused_.clear();  // srun names ranks that only refuse, too
+      const int ranks = hosts_.ranks();
       if (!judge()) return say("no host is left"), 1;
+      // The same ranks would refuse the same arguments again. Others may not: the GPU of a dead host may have been the reason.
+      if (code == 2 && hosts_.ranks() == ranks) return code;
     }
   }
 

@@ -127,7 +127,7 @@ int train(const Communicator& world, TrainOptions o) {
   std::optional<data::ViewLoader> loader;
   std::unique_ptr<Network> net;
   std::size_t label = 0;
-  trainer::together(world, [&] {
+  trainer::of_input(world, [&] {
     source = open(o.source);
     require_label(*source, o.source.label);
     samples = split(*source, o.source);

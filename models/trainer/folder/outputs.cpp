@@ -77,8 +77,8 @@ Outputs::Outputs(const Communicator& world, const fs::path& folder, const std::v
 
 void Outputs::require_new() const {
   for (const auto& file : state_->files)
-    require(state_->overwrite || !is_name_taken(state_->folder / file.name), "[out] {} exists; --overwrite replaces it",
-            (state_->folder / file.name).string());
+    if (!state_->overwrite && is_name_taken(state_->folder / file.name))
+      throw tool::UsageError(fmt::format("[out] {} exists; --overwrite replaces it", (state_->folder / file.name).string()));
 }
 
 void Outputs::lock(const Communicator& world, double patience) const {

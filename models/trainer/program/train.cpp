@@ -67,7 +67,7 @@ int train(const Communicator& world, const Program& program, const TrainOptions&
   std::optional<data::Loader> train_set, kept_set;
   std::unique_ptr<nn::Module> net;
   const data::LoaderOptions common{.grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = dtype_of(o)};
-  trainer::together(world, [&] {
+  of_input(world, [&] {
     sets = open_sets(program, o, problem);
     require_batch(o, std::ssize(sets.training_samples));
     auto options = common;

@@ -58,8 +58,6 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
 
 // ---- data
 
-// Runs f on every rank; an Error thrown by it concerns the input, is the same on all ranks, and gives exit code 2. Collective.
-void of_input(const Communicator& world, const std::function<void()>& f);
 // Volumes as stored, for the geometry of the files written, and as the network reads them.
 struct Volumes {
   data::SourcePtr stored, seen;

@@ -46,18 +46,6 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
 
 }  // namespace
 
-void of_input(const Communicator& world, const std::function<void()>& f) {
-  trainer::together(world, [&] {
-    try {
-      f();
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Error& error) {
-      throw UsageError(error.what());
-    }
-  });
-}
-
 Volumes open(const Communicator& world, const std::string& path, const DataOptions& o, bool wants_labels,
              const Trained& trained) {
   Volumes result;

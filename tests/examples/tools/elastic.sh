@@ -94,6 +94,9 @@ one_rank -- 'exit 0' --out "$work/x"
 judge 'a training that ends' gives 0
 one_rank -- 'exit 2' --out "$work/x"
 judge 'wrong arguments are not tried again' gives 2
+one_rank --retries 3 -- "[ -e $work/once ] && exit 2; : >$work/once; exit 9" --out "$work/x"
+again() { gives 2 && grep -q 'start 2: ' "$work/err" && ! grep -q 'start 3: ' "$work/err"; }
+judge 'nor after a restart, on the same hosts' again
 one_rank -- 'exit 75' --out "$work/x"
 judge 'a training that a limit ended' gives 75
 mkdir "$work/said"

@@ -119,7 +119,7 @@ classify ranks 2 plain
 judge 'optimizer.average_weights: training itself is the same' same_rows plain average 2
 judge 'optimizer.average_weights: others are evaluated' test "$(rows plain 3)" != "$(rows average 3)"
 classify ranks 2 refused --resume "$work/average/checkpoint-2.h5"
-refused() { [ "$status" -eq 1 ] && grep -q -e "$1" "$work/err" && [ ! -e "$work/refused" ]; }
+refused() { [ "$status" -eq 2 ] && grep -q -e "$1" "$work/err" && [ ! -e "$work/refused" ]; }
 judge 'optimizer.average_weights: a training does not lose them unnoticed' refused 'was trained with averaged weights (optimizer.average_weights), now it is without'
 predictions() { # predictions OUT WEIGHTS OPTIONS...
   out=$1 weights=$2
