@@ -183,7 +183,7 @@ bool any_refuses(Transport& world, const std::string& mine) {
 bool refuses_copies(const Transport& world) {
   const auto launcher = launcher_of_environment();
   const auto problem = copies_problem(launcher, world.size());
-  if (problem.empty()) return false;
+  if (problem.empty() || singletons_allowed()) return false;
   if (launcher.rank == 0) print_error(0, 1, problem);
   else std::this_thread::sleep_for(std::chrono::seconds(1));
   return true;
@@ -279,7 +279,7 @@ LaunchOptions resolve_launch_options(LaunchOptions options) {
     require(options.ranks <= 1 || processes > 0, "[launch] --ranks {0} with mpi: start the program with mpiexec -n {0}",
             options.ranks);
   } else {
-    require(processes <= 1,
+    require(processes <= 1 || singletons_allowed(),
             "[launch] --transport threads makes its ranks itself, but {} started {} processes: leave out one of the two",
             launcher_of_environment().name, processes);
     if (options.ranks == 0) options.ranks = 1;
@@ -307,7 +307,7 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
     // Invalid values are refused here.
     if (checks_of_environment().memory) detail::check_wrapped_memory(true);
     default_summation_mode(), cuda_aware_mpi(), require_threads_that_fit();
-    require_switch("MPIGRAD_GPU_POISON");
+    require_switch("MPIGRAD_GPU_POISON"), require_switch("MPIGRAD_ALLOW_SINGLETONS");
     for (const auto& warning : mistyped_variables())
       if (first_of_launch()) print_error(0, 1, warning.c_str());
   } catch (const std::exception& error) {

@@ -42,7 +42,8 @@ bool first_of_launch();
 // 1), ends the whole job and makes the exit code 1 on every rank. A process whose standard output could not be written reports
 // that and returns 1 instead of 0. These errors are printed in one line, with exit code 2 on every rank: bad launch options;
 // options or MPIGRAD_* variables that differ between processes and must not (comm/transport/environment.h); a launcher that MPI
-// does not know, so that each of its processes would be a separate run (comm/transport/launcher.h).
+// does not know, so that each of its processes would be a separate run (comm/transport/launcher.h), unless
+// MPIGRAD_ALLOW_SINGLETONS is 1.
 int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body);
 
 }  // namespace mpigrad

@@ -137,7 +137,7 @@ def variables_of_code():
         text = text_of(name)
         if name.endswith(('.cpp', '.h', '.cu')):
             text = re.sub(r'(?<!:)//.*', '', text)
-            readers = r'getenv|environment_variable|launcher_number|is_set|Options(?: asked)?'
+            readers = r'getenv|environment_variable|variable|number|is_set|Options(?: asked)?'
             add(re.findall(rf'\b(?:{readers})\(\s*"({any_name})"', text), name)
             add(re.findall(rf'\bsetenv\("({own}|NCCL_\w+)"', text), name)
             add(re.findall(rf'"({own})"', text) if name.startswith(library) else [], name)

@@ -12,7 +12,8 @@ namespace mpigrad {
 double total(const Tensor& share, const Communicator& comm) { return total(detail::local_item(share), share.layout(), comm); }
 
 double total(const Tensor& share) {
-  if (!share.layout() && !has_several_ranks() && launcher_of_environment().processes <= 1) return share.item();
+  if (!share.layout() && !has_several_ranks() && (launcher_of_environment().processes <= 1 || singletons_allowed()))
+    return share.item();
   require(share.layout() != nullptr,
           "[total] a plain tensor does not say over which ranks it is a partial sum; pass their communicator: {}", share);
   return total(detail::local_item(share), share.layout(), {});

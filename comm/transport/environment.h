@@ -27,8 +27,9 @@ inline constexpr std::array<std::string_view, 4> shared_variables = {"MPIGRAD_CH
 inline constexpr std::array<std::string_view, 3> launch_variables = {"MPIGRAD_TRANSPORT", "MPIGRAD_RANKS", "MPIGRAD_DEVICE"};
 // Variables that may differ between ranks, because no data that travel depend on them: nodes may have different numbers of cores,
 // and one rank may fill its GPU memory with a pattern, or use other kernels.
-inline constexpr std::array<std::string_view, 5> own_variables = {"MPIGRAD_THREADS", "MPIGRAD_GPU_POISON", "MPIGRAD_TUNING_FILE",
-                                                                  "MPIGRAD_CUDNN_DEFECTS", "MPIGRAD_ONEDNN_DEFECTS"};
+inline constexpr std::array<std::string_view, 6> own_variables = {"MPIGRAD_THREADS",        "MPIGRAD_GPU_POISON",
+                                                                  "MPIGRAD_TUNING_FILE",    "MPIGRAD_CUDNN_DEFECTS",
+                                                                  "MPIGRAD_ONEDNN_DEFECTS", "MPIGRAD_ALLOW_SINGLETONS"};
 
 // The value of the variable; none if it is not set, or empty.
 std::optional<std::string> environment_variable(const char* name);

@@ -1,6 +1,8 @@
 #pragma once
 // The program that started this process, according to the environment.
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,11 @@ struct Launcher {
 // Slurm's srun counts as a launcher where it started several processes, with or without an MPI of Slurm's. A shell of `srun
 // --pty` and the programs started from it were started by hand.
 Launcher launcher_of_environment();
+// The same for any variables; a variable that is not set or empty has no value.
+Launcher launcher_of(const std::function<std::optional<std::string>(const char*)>& variable);
+
+// True if MPIGRAD_ALLOW_SINGLETONS is 1: processes of one launcher may be runs of one rank each.
+bool singletons_allowed();
 
 // Empty unless a launcher started several processes that MPI does not know, so that each is a world by itself: `ranks` is the
 // size of MPI's world. All of them would do the same work and write the same files. One line, with the command that starts ranks.
@@ -22,5 +29,11 @@ std::string copies_problem(const Launcher& launcher, int ranks);
 
 // "MPICH", "Open MPI", or empty for another MPI and for none. Defined in comm/transport/mpi, or in its absent.cpp.
 std::string_view mpi_library();
+// The MPI library's own text about itself, MPI_Get_library_version(); empty without MPI. MPI need not be initialised.
+std::string mpi_library_version();
+
+// The value of srun's --mpi that an MPI library with this text about itself needs: "pmi2", "pmix", or empty for Slurm's default,
+// which is right for Cray MPICH, for an unknown library and without MPI.
+std::string_view slurm_mpi_type(std::string_view library_version);
 
 }  // namespace mpigrad

@@ -86,6 +86,14 @@ std::string_view mpi_library() {
 #endif
 }
 
+std::string mpi_library_version() {
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) length = 0;
+  text.resize(static_cast<std::size_t>(length));
+  return text;
+}
+
 std::shared_ptr<Transport> mpi_world(int* argc, char*** argv) {
   int initialized = 0;
   MPI_Initialized(&initialized);

@@ -59,6 +59,12 @@ for launcher in "srun:$slurm SLURM_PROCID" "srun --mpi=pmix:$slurm PMIX_NAMESPAC
 done
 started "$slurm SLURM_PROCID=0" '--transport threads --ranks 2'
 judge 'exit_mpi, srun and ranks that are threads' told 2 1 '^\[launch\] srun started 2 processes'
+started "$slurm SLURM_PROCID=0 MPIGRAD_ALLOW_SINGLETONS=1" ''
+judge 'exit_mpi, copies that are permitted' told 0 0 .
+started "$slurm SLURM_PROCID=0 MPIGRAD_ALLOW_SINGLETONS=1" '--transport threads --ranks 2'
+judge 'exit_mpi, copies whose ranks are threads' told 0 0 .
+started "$slurm SLURM_PROCID=0 MPIGRAD_ALLOW_SINGLETONS=yes" ''
+judge 'exit_mpi, a permission that is none' told 2 1 "MPIGRAD_ALLOW_SINGLETONS is 0 or 1, got 'yes'"
 started "$slurm SLURM_PROCID=1" ''
 judge 'exit_mpi, the second process of srun: the first has said it' told 2 0 .
 # No such launcher: one process; a command typed in a terminal that srun has opened; MPI's launcher in a job of Slurm, whose own

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
 #include <new>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -43,6 +45,40 @@ TEST_CASE("process: a launcher whose processes are worlds of their own is named,
   CHECK(has(text, " finds 1 rank in each"));
   CHECK(has(text, " -n 4"));
   CHECK(copies_problem({"mpiexec", 4, 0}, 1) != copies_problem({"srun", 4, 0}, 1));  // suggests another launcher
+}
+
+TEST_CASE("process: the variables of launchers tell their name, their processes and the rank") {
+  using Variables = std::map<std::string, std::string>;
+  const auto told = [](const Variables& set) {
+    const auto launcher = launcher_of([&](const char* name) -> std::optional<std::string> {
+      const auto found = set.find(name);
+      return found == set.end() ? std::nullopt : std::optional(found->second);
+    });
+    return fmt::format("{}/{}/{}", launcher.name, launcher.processes, launcher.rank);
+  };
+  const auto with = [](Variables set, const Variables& more) {
+    set.insert(more.begin(), more.end());
+    return set;
+  };
+  const Variables batch{{"SLURM_JOB_ID", "5"}, {"SLURM_NTASKS", "4"}};
+  const auto step = with(batch, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"}});
+  CHECK(told({}) == "/0/0");
+  CHECK(told(batch) == "/0/0");  // the shell of salloc or sbatch
+  CHECK(told(step) == "srun/4/3");
+  CHECK(told(with(step, {{"SLURM_PTY_PORT", "9"}, {"SLURM_TASK_PID", "1"}})) == "/0/0");  // typed in a terminal of srun
+  CHECK(told(with(step, {{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}})) == "srun with PMI/4/3");
+  CHECK(told(with(step, {{"PMIX_NAMESPACE", "slurm.pmix.5.0"}, {"PMIX_RANK", "3"}})) == "srun --mpi=pmix/4/3");
+  CHECK(told(with(batch, {{"MPI_LOCALNRANKS", "2"}, {"PMI_SIZE", "2"}, {"PMI_RANK", "1"}})) == "mpiexec/2/1");
+  CHECK(told({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"PMIX_RANK", "1"}}) == "mpirun of Open MPI/2/1");
+}
+
+TEST_CASE("process: the type of srun --mpi follows from the MPI library's text") {
+  CHECK(slurm_mpi_type("MPICH Version:\t4.0.2\nMPICH configure:\t--with-slurm=/usr --with-pm=hydra") == "pmi2");
+  CHECK(slurm_mpi_type("MPICH Version:      4.2.0\nMPICH configure:   --with-pmix=/usr") == "pmix");
+  CHECK(slurm_mpi_type("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4") == "pmix");
+  CHECK(slurm_mpi_type("Intel(R) MPI Library 2021.19 for Linux* OS") == "pmi2");
+  CHECK(slurm_mpi_type("MPI VERSION    : CRAY MPICH version 8.1.28.16 (ANL base 3.4a2)") == "");
+  CHECK(slurm_mpi_type("") == "");
 }
 
 TEST_CASE("process: exceptions of libraries are told with their kind") {
