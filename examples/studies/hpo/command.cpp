@@ -90,7 +90,8 @@ Places::Places(const PlaceOptions& o)
                     "{} (--slots, --ranks-per-trial, --threads; --cores and --hosts describe the hosts)",
                     std::max(slots_, 1), ranks_, threads_, hosts, hosts == 1 ? "" : "s", cores, room));
   if (launcher_.empty() && under_slurm())
-    launcher_ = "srun --exact --nodes={nodes} --ntasks={ranks} --cpus-per-task={threads} --nodelist={hosts} --kill-on-bad-exit=1";
+    launcher_ = elastic::srun_of_this_mpi() +
+                " --exact --nodes={nodes} --ntasks={ranks} --cpus-per-task={threads} --nodelist={hosts} --kill-on-bad-exit=1";
   else if (launcher_.empty() && !here) launcher_ = "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
   else if (launcher_.empty() && ranks_ > 1) launcher_ = "mpiexec -n {ranks}";
   constexpr double limit = 10;

@@ -35,6 +35,26 @@ std::vector<std::string> allocated_hosts() {
   return hosts;
 }
 
+std::string srun_of_this_mpi() {
+  const char* chosen = std::getenv("SLURM_MPI_TYPE");
+  const auto type = chosen && *chosen ? std::string() : std::string(slurm_mpi_type(mpi_library_version()));
+  return srun_with_type(type, type.empty() ? std::string() : output_of("srun --mpi=list 2>&1"));
+}
+
+std::string srun_with_type(const std::string& type, const std::string& list) {
+  if (type.empty()) return "srun";
+  Words types;
+  std::istringstream words(list);
+  for (std::string word; words >> word;) types.push_back(word);
+  const auto listed = [&](const std::string& name) { return std::find(types.begin(), types.end(), name) != types.end(); };
+  if (listed("none") && !listed(type))  // every Slurm has the type none: this is a list
+    throw UsageError(
+        fmt::format("srun --mpi=list has no {0}, by which the {1} of this build starts its ranks: install Slurm's plugin {0}, "
+                    "use --launcher, or set SLURM_MPI_TYPE",
+                    type, mpi_library().empty() ? "MPI" : mpi_library()));
+  return fmt::format("srun --mpi={}", type);
+}
+
 std::string host_name() {
   std::string name(256, '\0');
   gethostname(name.data(), name.size() - 1);

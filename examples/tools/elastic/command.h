@@ -12,6 +12,11 @@ using Words = std::vector<std::string>;
 
 bool under_slurm();
 std::vector<std::string> allocated_hosts();  // Slurm's
+// "srun --mpi=TYPE", with the type that the MPI library of this build needs; "srun" if SLURM_MPI_TYPE is set or Slurm's default
+// is right. Asks `srun --mpi=list`. UsageError: Slurm has no such type, so that each rank would be a run by itself.
+std::string srun_of_this_mpi();
+// `type`: "pmi2", ... or empty; `list`: what `srun --mpi=list` prints; empty: not known.
+std::string srun_with_type(const std::string& type, const std::string& list);
 std::string host_name();
 int cores_here();  // that this process may use
 

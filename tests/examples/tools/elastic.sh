@@ -54,6 +54,20 @@ printf '%s\n' '#!/bin/sh' 'printf "node1\nnode2\n"' >"$work/path/scontrol"
 chmod +x "$work/path/scontrol"
 run env PATH="$work/path:$PATH" SLURM_JOB_ID=1 SLURM_JOB_NODELIST='node[1-2]' "$elastic" --hosts node1,node3 --ranks-per-host 1 -- true --out x
 judge 'nor one that the allocation has' refuses_with_2 '^elastic: --hosts node3: the allocation has no host of that name, but node1,node2'
+# A srun of the default launcher, which tells its types and what it was asked.
+printf '%s\n' '#!/bin/sh' "[ \"\$*\" != --mpi=list ] || { printf 'MPI plugin types are...\\n\\tnone\\n%s' \"\$TYPES\"; exit 0; }" \
+  "echo \"\$*\" >>'$work/asked-srun'" >"$work/path/srun"
+chmod +x "$work/path/srun"
+in_job() { # in_job VARIABLE...: two nodes of a job
+  run env PATH="$work/path:$PATH" SLURM_JOB_ID=1 SLURM_JOB_NODELIST='node[1-2]' "$@" "$elastic" --ranks-per-host 1 --retries 0 --probe 'true {host}' -- true --out "$work/x"
+}
+in_job TYPES='pmi2 pmix'
+judge 'srun is told which MPI the program has' grep -q -e '^--mpi=pmi[2x] --nodes=2 --ntasks=2 --nodelist=node1,node2 ' "$work/asked-srun"
+in_job TYPES=
+judge 'a type that Slurm lacks' refuses_with_2 'srun --mpi=list has no pmi[2x], by which'
+in_job TYPES= SLURM_MPI_TYPE=own
+judge 'a type that the user has chosen' succeeds
+rm "$work/path/srun"
 run env PATH="$work/path:$PATH" "$elastic" --hosts localhost,known.invalid --ranks-per-host 1 --retries 0 --launcher 'sh -c' -- 'exit 0' --out "$work/x"
 judge 'names of a --launcher are its own' gives 0
 in_list() { # in_list HOSTS: a launcher that uses {hosts}, and does not start anything

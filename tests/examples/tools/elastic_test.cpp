@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "examples/tools/elastic/command.h"
 #include "examples/tools/elastic/job.h"
 #include "examples/tools/elastic/plan.h"
 #include "framework/base/error.h"
@@ -58,6 +59,16 @@ TEST_CASE("elastic: templates become words") {
   CHECK_THROWS_AS(fill("mpiexec {rank}", {{"ranks", "4"}}), Error);
   CHECK_THROWS_AS(fill("mpiexec {ranks", {{"ranks", "4"}}), Error);
   CHECK_THROWS_AS(fill("sh -c 'ping", {}), Error);
+}
+
+TEST_CASE("elastic: srun gets the type that the MPI library needs, and a type that Slurm lacks is refused") {
+  const std::string list = "MPI plugin types are...\n\tcray_shasta\n\tnone\n\tpmi2\n";
+  const std::string old = "srun: MPI types are...\nsrun: none\nsrun: pmi2\n";  // Slurm 20
+  CHECK(srun_with_type("", list) == "srun");
+  CHECK(srun_with_type("pmi2", list) == "srun --mpi=pmi2");
+  CHECK(srun_with_type("pmi2", old) == "srun --mpi=pmi2");
+  CHECK(srun_with_type("pmix", "") == "srun --mpi=pmix");  // no list
+  CHECK_THROWS_AS(srun_with_type("pmix", list), Error);
 }
 
 TEST_CASE("elastic: hosts on which ranks die more often than is forgiven go") {
