@@ -1,11 +1,13 @@
 #!/bin/sh
-# In a Slurm batch job: a training that outlives the job. When a limit or a signal has ended it, the job is submitted again and
+# In a Slurm batch job: a training that outlives the job. When a limit or a signal has ended it, the job is queued again and
 # resumes from the newest checkpoint. Ranks and nodes that die are left out by `elastic`, whose options come before the program.
 #
 #   exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --launcher 'srun ...' -- "$MPIGRAD/build/examples/cosmoflow" train --out run ...
 #
 #   MPIGRAD             folder of mpigrad, built in build/
 #   MPIGRAD_CHAIN_MOST  most jobs of a chain; default: 20
+#   MPIGRAD_RESUBMIT    command that submits the job, for a Slurm that does not requeue jobs; in words of a shell, such as
+#                       sbatch --time=1:00:00 "my jobs/train.sh" --fast
 #
 # The job script needs `#SBATCH --signal=B:USR1@300`: this shell gets the signal 300 s before the limit and passes it on to the
 # ranks, which write a checkpoint and end with 75.
@@ -49,12 +51,17 @@ fi
 # TERM and INT mean that a person wants to end it.
 if [ "$status" -ne 75 ] || [ "$asked" = TERM ] || [ "$asked" = INT ]; then exit "$status"; fi
 
-chain=$((${MPIGRAD_CHAIN:-1} + 1))
-if [ "$chain" -gt "${MPIGRAD_CHAIN_MOST:-20}" ]; then
-  echo "chain: ends after ${MPIGRAD_CHAIN_MOST:-20} jobs" >&2
+job=$((${MPIGRAD_CHAIN:-1} + ${SLURM_RESTART_COUNT:-0}))
+if [ "$job" -ge "${MPIGRAD_CHAIN_MOST:-20}" ]; then
+  echo "chain: ends after $job jobs (MPIGRAD_CHAIN_MOST)" >&2
   exit 75
 fi
-script=$(scontrol show job -o "$SLURM_JOB_ID" | sed -n 's/.* Command=\([^ ]*\).*/\1/p')
-[ -n "$script" ] || { echo 'chain: Slurm does not name the job script' >&2; exit 75; }
-MPIGRAD_CHAIN=$chain sbatch --export=ALL ${SLURM_JOB_ACCOUNT:+"--account=$SLURM_JOB_ACCOUNT"} \
-  ${SLURM_JOB_PARTITION:+"--partition=$SLURM_JOB_PARTITION"} ${SLURM_JOB_QOS:+"--qos=$SLURM_JOB_QOS"} "$script" || exit 75
+# Slurm keeps the script, its arguments and all that sbatch was told, and starts the same job once more.
+scontrol requeue "$SLURM_JOB_ID" && exit 0
+if [ -z "${MPIGRAD_RESUBMIT:-}" ]; then
+  echo 'chain: Slurm does not requeue this job: submit it with sbatch --requeue, or set MPIGRAD_RESUBMIT to the whole command of sbatch' >&2
+  exit 75
+fi
+MPIGRAD_CHAIN=$((job + 1))
+export MPIGRAD_CHAIN
+eval "$MPIGRAD_RESUBMIT" || exit 75

@@ -10,6 +10,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 #SBATCH --no-kill
+#SBATCH --requeue
 #SBATCH --output=%x.out
 set -u
 MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}

@@ -63,7 +63,7 @@ started "$slurm SLURM_PROCID=0 MPIGRAD_ALLOW_SINGLETONS=1" ''
 judge 'exit_mpi, copies that are permitted' told 0 0 .
 started "$slurm SLURM_PROCID=0 MPIGRAD_ALLOW_SINGLETONS=1" '--transport threads --ranks 2'
 judge 'exit_mpi, copies whose ranks are threads' told 0 0 .
-started "$slurm SLURM_PROCID=0 MPIGRAD_ALLOW_SINGLETONS=yes" ''
+started MPIGRAD_ALLOW_SINGLETONS=yes ''
 judge 'exit_mpi, a permission that is none' told 2 1 "MPIGRAD_ALLOW_SINGLETONS is 0 or 1, got 'yes'"
 started "$slurm SLURM_PROCID=1" ''
 judge 'exit_mpi, the second process of srun: the first has said it' told 2 0 .

@@ -32,7 +32,7 @@ trained() { [ "$(wc -l <run/metrics.csv)" -ge 2 ]; }
 # on-hosts MODE FOLDER LINE: runs on the two hosts, in mpigrad's folder; output of the line goes to FOLDER/said.
 if [ "${1:-}" = on-hosts ]; then
   if [ "$2" = batch ]; then
-    # The first job is told of its limit, and the job that it submits finishes the training.
+    # The job is told of its limit, and its second start finishes the training.
     sh -c "exec $4" >"$3/said" 2>&1 &
     job=$!
     await trained
@@ -121,6 +121,32 @@ for program in elastic cosmoflow; do
 done
 rm "$work/commands/ninja"
 
+# ---- chain.sh: the next job. A program in elastic's place ends with 75.
+
+mkdir -p "$work/m/build/examples" "$work/slurm"
+printf '#!/bin/sh\nexit 75\n' >"$work/m/build/examples/elastic"
+printf '#!/bin/sh\necho "scontrol $*" >>"%s/asked"\nexit "$REQUEUES"\n' "$work" >"$work/slurm/scontrol"
+# shellcheck disable=SC2016  # expanded by the script
+printf '#!/bin/sh\nfor word; do echo "$word"; done >"%s/submitted"\necho "$MPIGRAD_CHAIN" >>"%s/submitted"\n' "$work" "$work" >"$work/slurm/sbatch"
+chmod +x "$work/m/build/examples/elastic" "$work/slurm"/*
+next_job() { # next_job VARIABLE...
+  rm -f "$work/asked" "$work/submitted"
+  run env PATH="$work/slurm:$PATH" MPIGRAD="$work/m" SLURM_JOB_ID=7 "$@" sh "$root/examples/packaging/jobs/chain.sh" -- x --out "$work/none"
+}
+asked_for() { succeeds && [ "$(cat "$work/asked")" = "scontrol requeue 7" ] && [ ! -e "$work/submitted" ]; }
+ended_saying() { [ "$status" -eq 75 ] && grep -q -e "$1" "$work/err" && [ ! -e "$work/submitted" ]; }
+submitted() { succeeds && printf '%s\n' "$@" | cmp -s - "$work/submitted"; }
+next_job REQUEUES=0
+judge 'chain.sh: the same job again' asked_for
+next_job REQUEUES=0 SLURM_RESTART_COUNT=2 MPIGRAD_CHAIN_MOST=4
+judge 'chain.sh: the last but one' asked_for
+next_job REQUEUES=0 SLURM_RESTART_COUNT=3 MPIGRAD_CHAIN_MOST=4
+judge 'chain.sh: the last job of a chain' ended_saying 'ends after 4 jobs'
+next_job REQUEUES=1
+judge 'chain.sh: a Slurm that does not requeue' ended_saying 'set MPIGRAD_RESUBMIT'
+next_job REQUEUES=1 SLURM_RESTART_COUNT=2 MPIGRAD_RESUBMIT='sbatch --time=1:00 "my jobs/a.sh" --fast "a  b"'
+judge 'chain.sh: a command with blanks' submitted --time=1:00 'my jobs/a.sh' --fast 'a  b' 4
+
 # ---- the hosts
 
 if [ ! -x "$build/examples/elastic" ] || [ ! -x "$build/examples/universe" ]; then skip 'the tools are not built' && summary && exit; fi
@@ -159,15 +185,20 @@ cat >"$work/commands/scontrol" <<'END'
 #!/bin/sh
 case $2 in
   hostnames) echo "$HOSTS" | tr , '\n' ;;
-  job) echo "JobId=1 JobName=cosmoflow Command=$SCRIPT WorkDir=." ;;
 esac
+# The next start of the job ends before `scontrol requeue` does.
+if [ "$1" = requeue ]; then
+  SLURM_RESTART_COUNT=$((${SLURM_RESTART_COUNT:-0} + 1))
+  echo "start $((SLURM_RESTART_COUNT + 1)) of job $2"
+  export SLURM_RESTART_COUNT
+  sh "$SCRIPT"
+fi
 END
 # This process is the job.
 cat >"$work/commands/sbatch" <<'END'
 #!/bin/sh
 while [ $# -gt 1 ]; do shift; done
-echo "sbatch $1, job ${MPIGRAD_CHAIN:-1}"
-SCRIPT=$1 SLURM_JOB_ID=${MPIGRAD_CHAIN:-1} SLURM_JOB_NODELIST=both exec sh "$1"
+SCRIPT=$1 SLURM_JOB_ID=7 SLURM_JOB_NODELIST=both exec sh "$1"
 END
 printf '#!/bin/sh\nexec "$HYDRA" "$@"\n' >"$work/commands/mpiexec"
 printf '#!/bin/sh\nexec "$(dirname "$HYDRA")/remote-shell" "$@"\n' >"$work/commands/ssh"
@@ -187,7 +218,7 @@ smaller <examples/packaging/jobs/slurm.sh >"$work/slurm.sh" && cp "$work/slurm.s
 on_hosts batch "$work" "$submitting"
 tell
 judge "$submitting: the training ends, and prints which rank keeps the other waiting" said '^rank [01].* computes longest'
-judge "$submitting: it has been gone on with in a second job" said '^sbatch .*slurm.sh, job 2'
+judge "$submitting: Slurm has started the job once more" said '^start 2 of job 7'
 judge "$submitting: to its end" test -s run/weights.h5
 
 # The only checkpoints are on the hosts' own disks, in place of /tmp.
