@@ -3,6 +3,12 @@
 #   spack repo create my-packages && mkdir -p my-packages/packages/mpigrad && cp package.py my-packages/packages/mpigrad/
 #   spack repo add my-packages && spack install mpigrad ^mpich
 
+try:  # Spack 1.0 and newer
+    from spack_repo.builtin.build_systems.cuda import CudaPackage
+    from spack_repo.builtin.build_systems.meson import MesonPackage
+except ImportError:  # in older ones spack.package has both
+    pass
+
 from spack.package import *
 
 
