@@ -54,6 +54,7 @@ CallBoard::State CallBoard::state() const {
     result.waiting = result.gpu = 1, result.milliseconds = (now - gpu_since) / 1000000;
   }
   result.counts = activity_->trains && activity_->slow_phases == 0 ? 1 : 0;
+  result.leaves = end_asked && result.waiting && activity_->checkpoints == 0 ? 1 : 0;
   return result;
 }
 

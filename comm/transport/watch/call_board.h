@@ -45,7 +45,7 @@ class CallBoard {
     std::int32_t counts = 0;        // 1 in training, outside phases of unlimited duration
     std::int32_t gpu = 0;           // 1: the host waits for its GPU, after the call
     std::int32_t ended = 0;         // 1: the rank has reached the end of the program, `milliseconds` ago
-    std::int32_t unused = 0;        // every byte is set
+    std::int32_t leaves = 0;        // 1: SIGTERM has asked this rank to end, and it waits for others, not for a checkpoint
   };
   // If a call consists of other calls, as those of GPUs consist of the host's, only the outermost one counts.
   void begin(const Signature& call, int ranks);

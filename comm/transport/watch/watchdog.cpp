@@ -18,6 +18,10 @@ using namespace std::chrono;
 
 constexpr int alarm_tag = 1, question_tag = 2, answer_tag = 3, verdict_tag = 4, heard_tag = 5;
 constexpr auto verdict_patience = seconds(15);  // limit for rank 0's verdict after its question
+// Of a rank that was asked to end: seconds in one call, time for answers, and time for rank 0's question.
+constexpr double leaving_limit = 5;
+constexpr Watchdog::Clock::duration leaving_answers = seconds(5), leaving_question = seconds(6);
+constexpr auto rank_0_aborts = seconds(3);      // after its verdict
 constexpr auto to_be_read = milliseconds(500);  // launchers may drop output that a job prints just before it is aborted
 
 Message message_of(int peer, int tag, CallBoard::State& state) { return {peer, tag, &state, sizeof(state)}; }
@@ -147,7 +151,12 @@ bool Watchdog::late() const {
   return late(state) && (patience_ != Patience::ends || state.ended);
 }
 
-bool Watchdog::again() const { return !asked_ || Clock::now() - asked_at_ > duration<double>(seconds_); }
+bool Watchdog::leaves() const {
+  const auto state = board_->state();
+  return state.leaves && static_cast<double>(state.milliseconds) > 1e3 * leaving_limit;
+}
+
+bool Watchdog::again(double seconds) const { return !asked_ || Clock::now() - asked_at_ > duration<double>(seconds); }
 
 void Watchdog::expect() {
   const auto message =
@@ -170,55 +179,66 @@ void Watchdog::watch() {
 }
 
 void Watchdog::serve() {
-  if (!receive_.test() && !(late() && again())) return;
-  report();
+  const bool told = receive_.test(), mine = late() && again(seconds_), leaving = leaves() && again(leaving_limit);
+  if (!told && !mine && !leaving) return;
+  bool only_leaves = !mine;
+  if (told) receive_.wait(), only_leaves = only_leaves && incoming_.leaves != 0, expect();
+  report(only_leaves);
   asked_ = true, asked_at_ = Clock::now();
   // Discards further alarms, because all ranks have been asked.
   while (receive_.test()) receive_.wait(), expect();
 }
 
 void Watchdog::answer_or_tell() {
-  // After a question of rank 0 the job ends, unless it comes from the watchdog of training.
-  const bool doomed = patience_ == Patience::none && asked_;
-  if (heard_) return;  // the verdict has been printed
-  if (judged_.test()) {
-    judged_.wait();
+  if (heard_) {  // the verdict has been printed, and rank 0 aborts the job; Slurm does not pass that on in a step that it ends
+    if (Clock::now() - judged_at_ > rank_0_aborts) messages_->abort(1);
+  } else if (judged_.test()) {
+    judged_.wait(), judged_at_ = Clock::now();
     print_own_line(verdict_.data());
     const Message heard{0, heard_tag, verdict_.data(), 1};
     heard_ = messages_->start_exchange({&heard, 1}, {}, DType::uint8);
   } else if (receive_.test()) {
     receive_.wait();
+    doomed_ = patience_ == Patience::none && incoming_.leaves == 0;  // otherwise the job may continue
     expect();
     asked_ = true, asked_at_ = Clock::now();
     told_ = {}, answer_ = {};  // rank 0 has received both messages, or has stored them
     mine_ = board_->state();
     const auto message = message_of(0, answer_tag, mine_);
     answer_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
-  } else if (doomed && Clock::now() - asked_at_ > verdict_patience) {
+  } else if (doomed_ && Clock::now() - asked_at_ > verdict_patience) {
     give_up();
-  } else if (!told_ && !doomed && late() && again()) {
+  } else if (const bool hangs = late() && again(seconds_); !told_ && !doomed_ && (hangs || (leaves() && again(leaving_limit)))) {
     alarm_ = board_->state(), told_at_ = Clock::now();
+    alarm_.leaves = !hangs;
     const auto message = message_of(0, alarm_tag, alarm_);
     told_ = messages_->start_exchange({&message, 1}, {}, DType::uint8);
-  } else if (told_ && Clock::now() - told_at_ > question_patience_) {
+  } else if (told_ &&
+             Clock::now() - told_at_ > (leaves() ? std::min(question_patience_, leaving_question) : question_patience_)) {
     give_up();
   }
 }
 
+std::string Watchdog::reason(bool leaves) const {
+  return fmt::format("{}a call has taken longer than {} s", leaves ? "SIGTERM has asked this job to end, but " : "",
+                     leaves ? leaving_limit : seconds_);
+}
+
 void Watchdog::give_up() {
-  print(fmt::format("[watchdog] a call has taken longer than {} s, and rank 0 does not answer\n", seconds_));
+  print(fmt::format("[watchdog] {}, and rank 0 does not answer\n", reason(leaves())));
   print_own_line("missing: rank 0: no answer");
   std::this_thread::sleep_for(to_be_read);
   messages_->abort(1);
 }
 
-// Returns if a job in training continues, or ends.
-void Watchdog::report() {
+// Returns if a job in training, or one that was asked to end (`leaving`), continues or ends.
+void Watchdog::report(bool leaving) {
   const auto size = static_cast<std::size_t>(messages_->size());
   std::vector<CallBoard::State> states(size);
   std::vector<bool> answered(size);
   states[0] = board_->state(), answered[0] = true;
   CallBoard::State question;
+  question.leaves = leaving;
   std::vector<Pending> questions, answers(size);
   for (std::size_t r = 1; r < size; ++r) {
     answers[r] = messages_->start_receive(message_of(static_cast<int>(r), answer_tag, states[r]), DType::uint8);
@@ -226,7 +246,8 @@ void Watchdog::report() {
     questions.push_back(messages_->start_exchange({&message, 1}, {}, DType::uint8));
   }
   const auto start = Clock::now();
-  for (bool all = false; !all && Clock::now() - start < answer_patience_; std::this_thread::sleep_for(milliseconds(5))) {
+  const auto limit = [&] { return leaving || leaves() ? std::min(answer_patience_, leaving_answers) : answer_patience_; };
+  for (bool all = false; !all && Clock::now() - start < limit(); std::this_thread::sleep_for(milliseconds(5))) {
     all = true;
     for (std::size_t r = 1; r < size; ++r) {
       if (!answered[r] && answers[r].test()) answers[r].wait(), answered[r] = true;
@@ -238,16 +259,16 @@ void Watchdog::report() {
       return;
     }
   }
-  if (patience_ != Patience::none) {
+  if (leaving || patience_ != Patience::none) {
     bool somebody_goes_on = std::find(answered.begin(), answered.end(), false) == answered.end();
-    if (somebody_goes_on)
+    if (somebody_goes_on && !leaving)
       somebody_goes_on = std::any_of(states.begin(), states.end(), [&](const auto& state) { return !late(state); });
     if (somebody_goes_on) return;
   }
   std::string table;
   for (const auto& line : grouped(states, answered)) table += "  " + line.text() + "\n";
   const auto ended = std::any_of(states.begin(), states.end(), [](const auto& state) { return state.ended != 0; });
-  print(fmt::format("[watchdog] a call has taken longer than {} s{}; what the {} ranks are doing:\n{}", seconds_,
+  print(fmt::format("[watchdog] {}{}; what the {} ranks are doing:\n{}", reason(leaving),
                     ended ? ", and a rank that has ended will not take part" : "", size, table));
   tell_verdict(states, answered);
   std::this_thread::sleep_for(to_be_read);

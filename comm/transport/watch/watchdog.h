@@ -16,6 +16,12 @@
 // save_checkpoint(...)`. A rank that computes or waits for its GPU keeps the job alive. Over several hosts the second kind does
 // this, too, with its own limit.
 //
+// All kinds end a job that SIGTERM has asked to end and that cannot: a training notes the signal and ends after its step, but a
+// rank that waits for a dead rank does not come to the end of its step, and batch systems wait 30 s or more before they kill it.
+// A rank that got SIGTERM and has been in one call for 5 s has all ranks asked, and if one of them does not answer within 5 s,
+// the job ends; its checkpoint is the last one written. Ranks that compute, read or wait answer, and the job continues. Calls
+// while a checkpoint is written do not count: an MPI library may not serve other threads while it writes.
+//
 // Each rank has a watchdog thread that sleeps, looks at the rank's last call a few times per second, and talks to the other
 // ranks' watchdogs over a private communicator: a hanging call is on some other communicator, and the MPI library continues to
 // serve this one (which needs MPI_THREAD_MULTIPLE). The watchdog of a rank that waits too long tells rank 0's watchdog. That one
@@ -46,6 +52,7 @@ enum class Patience : std::uint8_t { none, training, ends };
 
 class Watchdog {
  public:
+  using Clock = std::chrono::steady_clock;
   // Collective; `world` must not be watched; `board` is this thread's. Error: MPI without MPI_THREAD_MULTIPLE.
   Watchdog(Transport& world, std::shared_ptr<detail::CallBoard> board, double seconds, Patience patience = Patience::none);
   ~Watchdog();
@@ -56,17 +63,18 @@ class Watchdog {
   void finish(int code);
 
  private:
-  using Clock = std::chrono::steady_clock;
   void watch();
   void serve();           // on rank 0
   void answer_or_tell();  // on the other ranks
-  void report();
+  void report(bool leaving);
+  std::string reason(bool leaves) const;
   void tell_verdict(const std::vector<detail::CallBoard::State>& states, const std::vector<bool>& answered);
   void print_own_line(const std::string& missing);
   void give_up();
   bool late(const detail::CallBoard::State& state) const;
   bool late() const;
-  bool again() const;  // true if it is time to ask, or to tell, once more
+  bool leaves() const;               // true if this rank was asked to end and waits for others
+  bool again(double seconds) const;  // true if it is time to ask, or to tell, once more
   void expect();
 
   std::shared_ptr<Transport> messages_, farewell_;
@@ -80,8 +88,8 @@ class Watchdog {
   std::array<char, 2048> verdict_{};  // rank 0's verdict, after which the job ends
   std::vector<char> told_all_;        // the answers of the ranks that have printed it
   Pending receive_, told_, answer_, judged_, heard_;
-  Clock::time_point told_at_{}, asked_at_{};
-  bool asked_ = false;
+  Clock::time_point told_at_{}, asked_at_{}, judged_at_{};
+  bool asked_ = false, doomed_ = false;  // doomed: after a question of rank 0 that ends the job
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> stop_ = false;

@@ -333,7 +333,7 @@ void throw_everywhere(const Communicator& world, std::string error) {
 }  // namespace checkpoint_file
 
 void save_checkpoint(const std::filesystem::path& path, nn::Module& net, const Communicator& world, const SaveOptions& options) {
-  const detail::SlowPhase phase;
+  const detail::SlowPhase phase(detail::SlowPhase::checkpoint);
   require_same_parameters(fmt::format("[checkpoint] {} is not written", path.string()), net.parameters(), world.transport());
   const auto contents = checkpoint_file::contents_of(checkpoint_file::tensors_of(net, options), options.half, world.rank());
   std::optional<checkpoint_file::Remarks> remarks;

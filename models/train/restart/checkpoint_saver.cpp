@@ -121,7 +121,7 @@ bool CheckpointSaver::stage_part(const std::filesystem::path& path, nn::Module& 
 
 bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, const SaveOptions& options,
                             const Writing& writing) {
-  const detail::SlowPhase phase;
+  const detail::SlowPhase phase(detail::SlowPhase::checkpoint);
   checkpoint_file::Remarks remarks(options);  // on every rank: the same errors on all of them
   std::int64_t busy = written_.valid() && written_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   world_.transport().bcast(&busy, 1, DType::int64, 0);
@@ -157,7 +157,7 @@ bool CheckpointSaver::stage(const std::filesystem::path& path, nn::Module& net, 
 }
 
 void CheckpointSaver::finish() {
-  const detail::SlowPhase phase;
+  const detail::SlowPhase phase(detail::SlowPhase::checkpoint);
   checkpoint_file::throw_everywhere(world_, outcome());
 }
 

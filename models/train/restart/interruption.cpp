@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "framework/engine/activity.h"
+
 namespace mpigrad {
 namespace {
 
@@ -37,6 +39,7 @@ extern "C" void note_signal(int signal) {
   int none = 0;
   if (first_signal == none) noted_at = milliseconds();  // set before first_signal, which noted() reads
   first_signal.compare_exchange_strong(none, signal);
+  if (signal == SIGTERM) detail::end_asked = true;
 }
 
 extern "C" void note_report(int) { asked = 1; }
@@ -47,6 +50,7 @@ NotedSignals::NotedSignals() {
   const std::lock_guard lock(users_mutex);
   if (users++ > 0) return;
   first_signal = 0;
+  detail::end_asked = false;
   for (auto& each : handled) {
     struct sigaction action {};
     action.sa_handler = note_signal;
@@ -66,6 +70,7 @@ NotedSignals::~NotedSignals() {
   const std::lock_guard lock(users_mutex);
   if (--users > 0) return;
   for (const auto& each : handled) sigaction(each.signal, &each.before, nullptr);
+  detail::end_asked = false;
   sigaction(SIGUSR2, &before_report, nullptr);
 }
 

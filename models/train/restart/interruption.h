@@ -9,7 +9,7 @@ namespace mpigrad {
 
 // While one is in scope, the first SIGTERM, SIGINT or SIGUSR1 of this process is only noted. A second one of the same kind has
 // its previous effect, provided that noted() has returned the first one, a second or more after it came. Every SIGUSR2 asks for a
-// report.
+// report. After SIGTERM the rank's watchdog also ends the job if a rank is dead (comm/transport/watch/watchdog.h).
 class NotedSignals {
  public:
   NotedSignals();

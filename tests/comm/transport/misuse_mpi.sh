@@ -54,6 +54,16 @@ for kind in busy apart; do
   judge "misuse_mpi $kind with a watchdog of training" succeeds
 done
 
+# A job that SIGTERM has asked to end does so although a rank is dead, but not because a rank is slow.
+checked '' 3 "$program" asked
+judge 'misuse_mpi asked' ended_saying '^\[watchdog\] SIGTERM has asked this job to end, but' "$waiting" '^  rank 1: no answer'
+checked '' 3 "$program" asked-first
+judge 'misuse_mpi asked-first' ended_saying '^\[watchdog\] SIGTERM has asked this job to end, but .*, and rank 0 does not answer'
+for checks in '' watchdog=60 stall=60; do
+  checked "$checks" 3 "$program" asked-busy
+  judge "misuse_mpi asked-busy, '$checks'" eval 'succeeds && ! grep -q watchdog "$work/all"'
+done
+
 # A rank that has ended is named also without checks, and a rank that computes while all others have ended is not disturbed.
 checked '' 3 "$program" early
 judge 'misuse_mpi early' ended_saying '^  rank 1: at the end of the program; the last call was allreduce' \

@@ -12,6 +12,9 @@
 //   disk     the saved data do not fit on the disk (here: exceed a limit on file sizes): the same error on all ranks
 //   replicated  every rank contributes the same loss, twice: one warning
 //   slow     rank 1 is slow, but faster than the watchdog's limit: all end with 0
+// After a step of training, SIGTERM asks all ranks to end; without MPIGRAD_CHECKS, too:
+//   asked, asked-first  rank 1, or rank 0, is stopped, and the job ends
+//   asked-busy          rank 1 computes for longer than others wait: all end with 0
 // With a watchdog of training:
 //   stalled  after a step of training all ranks wait for messages that no rank sends
 //   busy     after a step one rank computes for longer than the limit: all end with 0
@@ -25,12 +28,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "comm/launch.h"
 #include "framework/optim/optimizer.h"
 #include "models/nn/layers.h"
 #include "models/train/checkpoint/checkpoint.h"
+#include "models/train/restart/interruption.h"
 #include "ops/reduce/reduce.h"
 #include "tests/comm/transport/misuse.h"
 
@@ -101,7 +106,7 @@ int main(int argc, char** argv) {
     } else if (kind == "slow") {
       if (odd) sleep(0.5);
       allreduce(x, comm);
-    } else if (kind == "stalled" || kind == "busy" || kind == "train") {
+    } else if (kind == "stalled" || kind == "busy" || kind == "train" || kind.starts_with("asked")) {
       Parameters parameters;
       parameters.add("w", x, false);
       parameters.pack();
@@ -115,6 +120,10 @@ int main(int argc, char** argv) {
       }
       if (kind == "stalled") recv(x.type(), comm, (comm.rank() + 1) % comm.size(), 7);
       if (kind == "busy" && odd) sleep(5);
+      std::optional<NotedSignals> signals;
+      if (kind.starts_with("asked")) signals.emplace(), std::raise(SIGTERM);
+      if (kind == "asked" ? odd : kind == "asked-first" && comm.rank() == 0) std::raise(SIGSTOP);
+      if (kind == "asked-busy" && odd) sleep(12);
       step();
     } else if (kind == "apart") {
       if (odd) sleep(5);
