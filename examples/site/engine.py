@@ -39,7 +39,7 @@ def make(root, work, target):
         if not link.exists():
             link.symlink_to(header_folder(name))
     library = sorted(str(path.relative_to(root)) for pattern in LIBRARY for path in root.glob(pattern))
-    library = [path for path in library if path not in WITHOUT and not path.endswith("_cuda.cpp")]
+    library = [path for path in library if path not in WITHOUT]
     escaped = str(root).replace(" ", "$ ")
     rules = [f"flags = {COMPILE} -include {escaped}/examples/site/browser/older_library.h -I{escaped}/examples/site/browser -I{escaped} -Iinclude",
              "rule compile\n  command = em++ $flags -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\n  description = $out",
