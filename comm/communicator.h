@@ -31,8 +31,8 @@ class Communicator {
   Transport& side() const { return *state().transports.side.host; }
   Transport& reductions() const { return reductions(DeviceKind::cpu); }
   // The same for buffers on a device. Host memory and the dry device use the transports above; a GPU uses those of
-  // comm/transport/device/device_transport.h, which are made at their first use. Making them needs no other rank until the first
-  // collective call or round.
+  // comm/transport/device/device_transport.h, which are made at their first use. Making one is local; ranks meet only in its
+  // first collective or round of messages (Transport::start_round, which all ranks call at the same place).
   Transport& transport(DeviceKind device) const { return state().transports.main.on(device); }
   Transport& side(DeviceKind device) const { return state().transports.side.on(device); }
   Transport& reductions(DeviceKind device) const { return state().transports.reductions().on(device); }
@@ -54,8 +54,8 @@ class Communicator {
   const std::shared_ptr<detail::Messages>& shared_messages() const { return state().messages; }
   const std::shared_ptr<detail::OpenCollectives>& open_collectives() const { return state().open_collectives; }
 
-  // True if data of x really move here: tensors of the dry device move (and are counted) only on the dry transport, so that a
-  // network can be laid out before training starts.
+  // Whether calls with x run. On a real transport, tensors of the dry device are skipped, so that a network can be laid out
+  // before training; on the dry transport they are counted.
   bool moves(const Tensor& x) const;
 
  private:

@@ -1,7 +1,8 @@
 #ifndef MPIGRAD_COMM_COLLECTIVES_COLLECTIVES_H
 #define MPIGRAD_COMM_COLLECTIVES_COLLECTIVES_H
-// MPI's operations as differentiable ops. Stack the tensors of all ranks into one vector: each call is a linear map of it, and
-// its vjp is the transpose. Nothing is divided by the number of ranks. S is the sum over ranks.
+// MPI's collective operations as differentiable ops. Stack the tensors of all ranks into one vector: each call of this header is
+// a linear map of it, and its vjp is the transpose. Maximum, product and other reductions are in reductions.h. Nothing is divided
+// by the number of ranks. S is the sum over ranks.
 //
 // Blocks lie along dimension `axis`, by default the first (negative ones count from the end); `rows` lists the extent of every
 // rank's block there (MPI's counts, in rows). The extents may differ and may be 0. Where `rows` is left out, gathering calls
@@ -24,7 +25,7 @@ enum class BlockRows : std::uint8_t {
   none,     // there is no tensor
   alike,    // as many as on every other rank: nothing is cut
   own,      // those of its block
-  all,      // those of all blocks; in a rooted collective at the root, and 0 elsewhere
+  all,      // the rows of all blocks together; in a rooted collective only at the root, elsewhere 0
   sent,     // those of the blocks that it sends
   received  // those of the blocks that it receives
 };
@@ -88,11 +89,10 @@ Tensor reduce_scatter(const Tensor& x, const Communicator& comm, Rows rows = {},
 Tensor alltoall(const Tensor& x, const Communicator& comm, Rows send_rows, Rows receive_rows = {}, int axis = 0);
 // Recorded: the replay synchronises at the same place.
 void barrier(const Communicator& comm);
-// The sum over ranks of a scalar, outside the tape: for printing. A distributed tensor is summed over the axes along which it is
-// a partial sum.
+// The sum over ranks of a scalar, outside the tape: for printing. A plain scalar is summed over comm; a distributed scalar only
+// over its partial axes.
 double total(const Tensor& share, const Communicator& comm);
-// The same of a distributed tensor, over the axes along which it is a partial sum. In a program of one rank also of a plain
-// tensor: its value. Error: a plain tensor in a program of several ranks.
+// The same for distributed scalars. A plain tensor is an Error, except in a one-rank program, which gets its value.
 double total(const Tensor& share);
 // The same of a value that is on the host already; `layout` is that of the partial sum, or null.
 double total(double share, const LayoutPtr& layout, const Communicator& comm);
@@ -113,7 +113,7 @@ struct AllReduce {
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }
 };
 
-// Reduce and Bcast: y_root = S x; the transpose sends y_root to all ranks. The cotangents of the zeros elsewhere are ignored.
+// Reduce and Bcast: y_root = S x; the transpose sends ybar_root to all ranks. The cotangents of the zeros elsewhere are ignored.
 struct ReduceToRoot {
   Communicator comm;
   int root = 0;

@@ -2,9 +2,9 @@
 // The arithmetic of layers; norms are in normalisation.h. Every function takes distributed or plain tensors; for plain ones it is
 // the local function (local::conv, ... in ops/). With a layout, windows that cross a cut are first completed by an exchange of
 // boxes. Parameters, which are the same on all ranks, are replicated over exactly those grid axes along which x varies:
-// replicating over more axes would multiply their gradient. Where x has 16 bits, float32 weights and biases are first replicated
-// and then rounded to x's type, so that their gradients are reduced in float32, and halos travel in 16 bits; statistics, gamma
-// and beta of norms stay float32. Channels and weights may be split, too; channels.h describes this.
+// replicating over more axes would multiply their gradient. If x has 16 bits, float32 weights and biases are rounded to x's
+// type after they are replicated; so their gradients are reduced in float32. Halos travel in 16 bits. Norms' statistics, gamma
+// and beta stay float32. Channels and weights may be split, too; channels.h describes this.
 
 #include "comm/distributed/bias_activation.h"
 #include "comm/distributed/channels.h"
@@ -23,7 +23,7 @@ Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Con
 // The same for the transposed convolution, w: [C, kd, kh, kw, K/groups], bias [K] or none.
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvTransposeAttributes& attributes = {},
                       const SplitOutputs& outputs = {});
-// avg_pool(activation(x)). For the replay a fused activation stores one bit for each element of x, its sign.
+// avg_pool(activation(x)). If the activation is fused, the tape keeps only the sign of each element of x (one bit).
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
 Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
 // Convolutions of fewer dimensions: conv2d of [N, H, W, C] by w: [K, kh, kw, C/groups] -> [N, H', W', K], conv1d of [N, W, C] by

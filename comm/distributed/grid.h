@@ -8,7 +8,9 @@
 
 namespace mpigrad {
 
-// `filter` is a second axis in addition to `channel`, for weights that are cut in both dimensions, inputs and outputs.
+// `channel` and `filter` split layers by channels: nn::LayerSplit (models/nn/module.h) says whether a rank computes some output
+// channels or takes some input channels. With both axes weights are cut in both dimensions. The trainers' --grid has filter for
+// output channels and channel for input channels.
 struct GridExtents {
   int sample = 1, depth = 1, height = 1, width = 1, channel = 1, filter = 1;
 };
@@ -37,8 +39,9 @@ class Grid : public GridShape {
 };
 using GridPtr = std::shared_ptr<const Grid>;
 
-// sample x depth x height x width over all ranks of `world`, and x channel and x filter where these are more than 1; otherwise
-// the grid has four axes. Error: the product is not the number of ranks of `world`.
+// Arranges all ranks of `world` as sample x depth x height x width. The axis channel is added only if channel or filter is more
+// than 1, the axis filter only if filter is: .filter = 2 gives six axes, the fifth of extent 1. Error: the product is not the
+// number of ranks of `world`.
 GridPtr make_grid(const Communicator& world, const GridExtents& extents, Overlap overlap = Overlap::automatic);
 const Grid& grid_of(const Layout& layout);
 
@@ -46,7 +49,7 @@ const Grid& grid_of(const Layout& layout);
 
 // Replicated on all ranks.
 LayoutPtr replicated_layout(const GridPtr& grid, const Shape& global);
-// The name in version 0.1; it will be removed in the next minor version.
+// The name before version 0.2; it will be removed in the minor version after it.
 inline LayoutPtr same_layout(const GridPtr& grid, const Shape& global) { return replicated_layout(grid, global); }
 // The layout of a plain tensor, for programs that work with and without a grid: one rank has all of it. Its grid has no
 // communicators: tensors stay plain, and nn::Module::build() with this layout builds a network for plain tensors.

@@ -1,5 +1,5 @@
 #pragma once
-// Converts a tensor from any layout to any other over the same ranks.
+// Converts a tensor from any layout to any other without partial sums, over the same ranks.
 
 #include "comm/distributed/grid.h"
 #include "framework/engine/op.h"

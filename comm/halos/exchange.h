@@ -12,7 +12,8 @@
 namespace mpigrad {
 
 // The boxes that every rank of a communicator has and needs, in global coordinates. Parts that several ranks have are an Error in
-// `exchange` (the sum of their cotangents would have no owner); parts of a needed box that no rank has are filled with zeros.
+// `exchange` (the sum of their cotangents would have no owner; redistribute() lets only the first rank that holds a box send it);
+// parts of a needed box that no rank has are filled with zeros.
 struct BoxPlan {
   std::vector<Box> have, need;  // one per rank
 };
@@ -39,7 +40,8 @@ void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to
 
 namespace ops {
 
-// Exchange: y = needed box. ReturnBoxes: own box of the sum over ranks of the boxes that cover it. Each is the other's vjp.
+// Exchange: y = needed box. ReturnBoxes: each rank sends its needed box back; the owner adds all parts that overlap its own box.
+// Each is the other's vjp.
 struct Exchange {
   Communicator comm;
   BoxPlanPtr plan;

@@ -31,9 +31,9 @@ enum class Record : std::uint8_t { no, yes };
 struct GradientOptions {
   Record record = Record::no;
   // For micro-batches, `.accumulate = micro < last`. true: keep the gradients in the parameters, without reducing over ranks.
-  // false, for the last micro-batch: reduce and return the sum of all. While gradients are kept, a call that sets neither is an
-  // Error, because it is unclear whether it belongs to these micro-batches. Gradients independent of them name their tensors,
-  // gradient(objective, parameters.tensors()): kept gradients neither enter the result nor are used up.
+  // false, for the last micro-batch: reduce and return the sum of all. While gradients are kept, a call must set
+  // `accumulate` to true or false; otherwise it is an Error. To get unrelated gradients meanwhile, list the tensors:
+  // gradient(objective, parameters.tensors()) ignores the kept gradients and leaves them in place.
   // Parameters::drop_accumulated() discards kept gradients.
   std::optional<bool> accumulate{};
 };
@@ -97,7 +97,8 @@ class Tape {
     // For the two entries of a request, its start and its wait: a description. A start without its wait is an Error before a
     // replay begins.
     std::shared_ptr<const std::string> request{};
-    // Number of ranks on which the output is equal without a replicated layout: for a plain allreduce, on rank 1; else 0.
+    // For a plain allreduce, on rank 1 of its communicator: the number of ranks, on all of which the output is equal although no
+    // layout says so. Otherwise 0. Not on rank 0, which may be the only one that passes an objective, for all ranks.
     int equal_on = 0;
     double divisor = 0;  // detail::EqualValues::note
     // Write counts and hash of the kept elements, to detect overwriting: framework/engine/kept_memory.h.
@@ -115,9 +116,9 @@ class Tape {
   // Gradients of the sum over ranks of the objectives, with respect to the parameters of the constructor. Collective over all
   // ranks that communicated under the tape; a rank without an objective passes none. The objective has one element. Ends
   // recording; without Record::yes the entries are freed during the replay and the tape is spent. Errors: a second call; an
-  // objective that the tape did not record. An objective computed from results of plain allreduces only is most likely one loss
-  // that every rank passes; the first one of a program prints a warning.
-  // Tensors computed before the tape began, or under Untaped, are constants.
+  // objective that the tape did not record. Warning, once per program: an objective computed only from plain allreduce
+  // results. It is probably the same loss on every rank, and would then be counted once per rank.
+  // Nothing flows back past tensors computed before the tape began, or under Untaped.
   Gradients gradient(const Tensor& objective = {}, const GradientOptions& options = {});
   // The same with respect to any tensors; zeros for a tensor that the objective does not depend on. That is legal, for example on
   // a rank that does not use the tensor. If ops of this thread read the tensor while there was no tape, but none under this tape,

@@ -51,14 +51,15 @@ constexpr std::string_view name_of(DType type) {
 
 // bfloat16 and float16 are stored and sent; arithmetic uses float32.
 constexpr bool is_half(DType type) { return type == DType::bfloat16 || type == DType::float16; }
-// The type of arithmetic on numbers of a type; statistics of 16-bit tensors keep it.
+// The type in which arithmetic on `type` is done. Statistics of 16-bit tensors are stored in it.
 constexpr DType computed_in(DType type) { return is_half(type) ? DType::float32 : type; }
 
 // Only floating-point tensors carry derivatives.
 constexpr bool is_floating(DType type) { return type == DType::float32 || type == DType::float64 || is_half(type); }
 
-// The common type of two types: for integers the wider one, for float32 and float64 float64 (Python array API standard 2024.12,
-// type promotion). None for all other pairs of different types, for which the user calls cast().
+// The common type of two types: the wider of two integer types; float64 for float32 with float64 (Python array API standard
+// 2024.12, type promotion). None for all other pairs of different types, for which the user calls cast(). Where functions take
+// float32 with a 16-bit type (ops/elementwise/elementwise.h, mixed precision), this is not a promotion: float32 is rounded.
 constexpr std::optional<DType> result_type(DType a, DType b) {
   if (a == b) return a;
   const auto is_integer = [](DType type) {

@@ -6,7 +6,8 @@
 //   split       one of its dimensions is cut in blocks along the axis;
 //   replicated  one value, stored on all ranks of the axis; its cotangent is replicated, too;
 //   partial     a partial sum: the value is the sum over the ranks of the axis. Its cotangent is replicated.
-// A tensor without a layout is plainly local: it varies from rank to rank and every op on it is local.
+// A tensor without a layout is plain: nothing says how its values on different ranks are related, and ops on plain tensors only
+// are local. Functions of comm/distributed/ take a plain parameter next to a distributed tensor as equal on all ranks.
 
 #include <cstdint>
 #include <memory>
@@ -29,7 +30,8 @@ struct Box {
 Box intersection(const Box& a, const Box& b);  // empty boxes have begin == end in some dimension
 std::string to_string(const Box& box);
 
-// Cuts n elements into `parts` balanced blocks, of which the first may be one longer: parts + 1 offsets from 0 to n.
+// Cuts n elements into balanced blocks; if n is not a multiple of `parts`, the first n mod parts blocks are one longer. Returns
+// parts + 1 offsets from 0 to n.
 std::vector<std::int64_t> balanced_cuts(std::int64_t n, int parts);
 
 // Shape of the process grid and this rank's place in it; comm/distributed/grid.h adds communicators. Ranks are row-major in the
@@ -48,7 +50,7 @@ struct GridShape {
   virtual Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const;
 };
 
-// `same` and `share` are the names of version 0.1; they will be removed in the next minor version.
+// `same` and `share` are the names of versions before 0.2; they will be removed in the minor version after it.
 enum class Placement : std::uint8_t { split, replicated, partial, same = replicated, share = partial };
 
 struct AxisPlacement {

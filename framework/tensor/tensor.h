@@ -1,7 +1,8 @@
 #ifndef MPIGRAD_FRAMEWORK_TENSOR_TENSOR_H
 #define MPIGRAD_FRAMEWORK_TENSOR_TENSOR_H
 // A tensor: a row-major, contiguous array with a type, a device and an identity for the tape. Copies of a handle are the same
-// tensor. User-facing functions return new tensors; nothing modifies a recorded tensor in place.
+// tensor. User-facing functions return new tensors; nothing modifies a tensor in place while a tape needs it. Optimizers change
+// parameters after the tape is done.
 
 #include <cstdint>
 #include <functional>
@@ -85,7 +86,8 @@ class Tensor {
 
   // Identity on the tape.
   std::uint64_t id() const { return id_; }
-  // Declared constant on all ranks, or computed from constants only: no cotangent, never recorded.
+  // Declared constant on all ranks, or computed from constants only: no cotangent. Ops on constants only are not recorded, except
+  // for messages (comm/messages/point_to_point.h).
   bool is_constant() const { return constant_; }
   const LayoutPtr& layout() const { return layout_; }
 
@@ -114,8 +116,8 @@ class Tensor {
   LayoutPtr layout_;
 };
 
-// While in scope, outputs of ops on this thread get room for one more index of `dimension` at either end, if all dimensions
-// before it have extent 1. A halo exchange receives halos there and need not copy the tensor.
+// While in scope, results of ops on this thread are allocated with spare memory for one more plane of `dimension` on each side
+// (only if all earlier dimensions have extent 1). A halo exchange receives halos there and need not copy the tensor.
 class HaloRoom {
  public:
   explicit HaloRoom(int dimension);

@@ -81,7 +81,8 @@ struct Program {
   std::string help{};  // one line for --help
   // Called once on each rank. The network maps [N, D, H, W, C] to [N, outputs] for layouts of any grid (models/nn/layers.h).
   std::function<std::unique_ptr<nn::Module>(const Problem& problem)> network;
-  // The loss of batches in training, and of all samples kept in float64 on one rank: mse, cross_entropy, or your own.
+  // The loss: mse, cross_entropy, or your own. Computed for each training batch, and in each evaluation once for all kept
+  // samples together, in float64 on one rank.
   LossFunction loss;
   LossFunction class_loss{};  // the loss if targets are classes; none: `loss`
   TargetKind targets = TargetKind::any;

@@ -3,9 +3,10 @@
 //
 //   nn::Conv3d conv{*this, "conv", {.out = 16, .kernel = 3, .padding = 1}};
 //
-// Where the grid has an axis `channel`, layers with weights are split along it by BuildOptions::split or their own `split`. With
-// `filters`, the network's default, a layer gathers its input's channels and computes some of its result's; the layers in between
-// work on these channels. Networks take inputs with whole channels (input_layout) and mark their last layer's result as `whole`.
+// Where the grid has an axis `channel` or `filter`, layers with weights are split along it by BuildOptions::split or their own
+// `split` (LayerSplit in models/nn/module.h). With `filters` (the default), a layer with weights gathers all input channels and
+// computes only part of the output channels. Layers without weights that follow work on that part. With both axes, weights are
+// cut in both dimensions. Networks take inputs with all channels (input_layout) and mark their last layer's result as `whole`.
 
 #include <optional>
 
@@ -38,9 +39,10 @@ class Conv3d : public Module {
   Tensor operator()(const Tensor& x, Activation activation, const std::optional<Triple>& stride = {});
   const Conv3dAttributes& attributes() const { return a_; }
   Activation activation() const { return a_.activation; }
-  // pool(conv(x)), called `name` in tables. The order of the passes visits the large tensor least often and keeps nothing of it,
-  // with one halo exchange for both where that moves less. The activation is part of the average's pass, which keeps signs. Bias
-  // and fused activations do not change which element is the largest, so they follow the maximum.
+  // pool(conv(x)), called `name` in tables. The passes are ordered so that the large tensor is read as few times as possible and
+  // is not kept for the tape. Convolution and pooling share one halo exchange where that sends fewer bytes. For average pooling
+  // the activation runs in the pooling pass, which keeps one sign bit per element. Bias and fused activations do not change which
+  // element is the largest, so for maximum pooling they run after it.
   Tensor pooled(const Tensor& x, const std::string& name, Pooling pooling, const PoolAttributes& pool) {
     return pooled(x, name, pooling, pool, a_.activation);
   }
@@ -101,8 +103,8 @@ struct ConvTranspose3dAttributes {
   std::optional<LayerSplit> split{};         // none: the network's choice
   bool whole = false;  // all channels of the result on every rank, for results that cannot be split, such as a network's scores
 };
-// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1, or the
-// requested global `extents`: then the padding at the end of each dimension, or the output padding, is as large as they need.
+// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1. If
+// global `extents` are given, the end padding or the output padding of each dimension is chosen so that the result has them.
 class ConvTranspose3d : public Module {
  public:
   using Attributes = ConvTranspose3dAttributes;
@@ -140,14 +142,15 @@ class BatchNorm : public Module {
 };
 
 struct GroupNormAttributes {
-  std::int64_t groups = 0;  // of channels; 0: each channel by itself (instance norm), 1: all of them (layer norm)
+  std::int64_t groups = 0;  // of channels; 0: each channel by itself (instance norm); 1: all channels and cells of a sample
   double epsilon = 1e-5;
   StatisticsOver statistics = StatisticsOver::spatial_group;  // or local
   bool affine = true;                                         // learns a factor gamma and a summand beta per channel
   Activation activation = Activation::none;                   // in the same pass where it is fused
 };
 // Normalises each sample by its own statistics, in training and in evaluation. Where a group of channels lies on several ranks,
-// the channels are gathered first.
+// the channels are gathered first. With one group each sample is normalised over all its channels and cells; LayerNorm normalises
+// each row of channels by itself.
 class GroupNorm : public Module {
  public:
   using Attributes = GroupNormAttributes;
@@ -204,7 +207,7 @@ class Embedding : public Module {
 };
 
 // In this scope and on this thread, a batch norm that would use statistics of its batch throws an Error that names the layer.
-// Used by code that encodes parts of a batch one after the other, which must not change the result.
+// Used where a batch is encoded in parts, because the parts must give the same result as the whole batch.
 class NoBatchStatistics {
  public:
   explicit NoBatchStatistics(const char* why);

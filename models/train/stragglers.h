@@ -1,5 +1,5 @@
 #pragma once
-// Stragglers: reports which rank keeps the others waiting, and for what.
+// Stragglers: reports what each rank spends its time in, and which rank computes longest, for which the others wait.
 
 #include <cstdint>
 #include <string>

@@ -60,11 +60,11 @@ struct TrainerOptions {
   std::filesystem::path local_folder{};
   TrainingName local_training{};  // each copy updates the modification time of its file, if there is one
   std::int64_t local_steps = 0;
-  // Ends the training with a checkpoint, between two steps if possible: `time_limit` seconds after `started` minus the time to
-  // write it (0: no limit), or when a signal is noted (models/train/restart/interruption.h).
+  // Ends the training with a checkpoint, between two steps if possible: early enough that the checkpoint is written within
+  // `time_limit` seconds of `started` (0: no limit), or when a signal arrives (models/train/restart/interruption.h).
   double time_limit = 0;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
-  bool notes_signals = false;  // SIGUSR2 to any rank prints which ranks keep others waiting (models/train/stragglers.h)
+  bool notes_signals = false;                  // SIGUSR2 to any rank prints the table of models/train/stragglers.h
   std::map<std::string, std::string> notes{};  // stored in checkpoints
   // Early stopping: ends after `patience` epochs in a row without a new minimum (or maximum) of `monitor`, one of the values or
   // train_loss. 0: never.
@@ -92,8 +92,8 @@ struct TrainerResult {
 // stopping uses the values of rank 0. Errors: those of fit(); on all ranks, files that cannot be written.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
-// The same with hooks.epoch, which has `steps` steps and gets options.fit; train() itself uses only its epochs, first_epoch,
-// begin and loss_scale (stored in checkpoints).
+// The same for trainings with hooks.epoch, where an epoch has `steps` steps. hooks.epoch receives options.fit. Of options.fit,
+// train() itself reads only epochs, first_epoch, begin, averages and loss_scale; checkpoints store the last two.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
 

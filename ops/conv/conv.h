@@ -17,7 +17,7 @@ namespace mpigrad {
 struct ConvAttributes {
   Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
   std::int64_t groups = 1;
-  Activation activation = Activation::none;  // for conv() only, not for the ops below
+  Activation activation = Activation::none;  // for conv() of comm/distributed/distributed.h, not for the functions below
 };
 
 namespace local {
@@ -34,12 +34,12 @@ Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias
                             const ConvAttributes& attributes = {});
 }  // namespace local
 
-// Transposed convolution: x: [N, D, H, W, K], w: [K, kd, kh, kw, C/groups] -> [N, D', H', W', C],
+// Transposed convolution: x: [N, D, H, W, C], w: [C, kd, kh, kw, K/groups] -> [N, D', H', W', K],
 // D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1
 struct ConvTransposeAttributes {
   Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0, output_padding = 0;
   std::int64_t groups = 1;
-  Activation activation = Activation::none;  // for conv_transpose() only
+  Activation activation = Activation::none;  // for conv_transpose() of comm/distributed/distributed.h only
 };
 namespace local {
 // The transposed convolution of one block, without activation. Errors: an activation in `attributes`, channels of x and w that

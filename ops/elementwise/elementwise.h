@@ -1,15 +1,20 @@
 #ifndef MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 #define MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 // Functions of corresponding elements. Operands broadcast: shapes are aligned at the right and extents of 1 repeat.
-// Types are equal or promoted by result_type() (framework/tensor/dtype.h); floating-point types have derivatives, comparisons
-// give booleans. bfloat16 and float16 are computed in float32 and rounded once.
+// Types are equal or promoted by result_type() (framework/tensor/dtype.h), or float32 variables are rounded to a 16-bit type (see
+// below); floating-point types have derivatives, comparisons give booleans. bfloat16 and float16 are computed in float32 and
+// rounded once.
 //
-// Where a function is not smooth and its argument is NaN, its value is NaN and the cotangent passes: relu, leaky_relu, abs and
-// clamp pass it on, maximum and minimum pass it to both operands, and reductions, pooling and scans, also those over ranks, to
-// the elements that are NaN. An error thus shows in the gradients of all earlier ops, where a derivative of 0 would hide it.
+// At NaN the value of a function that is not smooth is NaN, and the cotangent goes
+//
+//   relu, leaky_relu, abs, clamp                    to the argument
+//   maximum, minimum                                to both operands
+//   reductions, pooling, scans, also over ranks     to the elements that are NaN
+//
+// An error thus shows in the gradients of all earlier ops, where a derivative of 0 would hide it.
 // Every kernel follows this, fused ones too: masks are !(y <= 0), not y > 0. (PyTorch does so in relu, maximum, minimum, max and
 // max pooling; in leaky_relu it passes slope times the cotangent, in abs and clamp nothing.) sign, floor, ceil, round, trunc and
-// floor_divide have no derivative anywhere, and sign(NaN) is NaN.
+// floor_divide have derivative 0 everywhere, also at NaN; sign(NaN) is NaN.
 
 #include "framework/tensor/tensor.h"
 #include "ops/elementwise/number.h"
@@ -89,6 +94,7 @@ Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_invert(const Tensor& x);
 Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
 Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);  // arithmetic shift: copies of the sign come in from the left
+// ---- floating-point numbers: activations
 Tensor sigmoid(const Tensor& x);
 Tensor softplus(const Tensor& x);  // log(1 + exp(x)), without overflow
 Tensor relu(const Tensor& x);      // derivative 0 at 0

@@ -14,7 +14,7 @@ struct MatmulAttributes {
 // c[..., m, n] = a[..., m, k] b[..., k, n]; dimensions before the last two broadcast. A vector is a row on the left and a column
 // on the right; its dimension of extent 1 is removed from the result.
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attributes = {});
-// The sum of a b along dimension `axis` of both, which is counted from the end and so negative; the others broadcast.
+// Sum of a*b along `axis`, which must be negative (counted from the end). All other dimensions broadcast.
 Tensor vecdot(const Tensor& a, const Tensor& b, int axis = -1);
 // Sums of products over the last `dimensions` of a and the first ones of b, or over pairs of dimensions.
 Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions = 2);

@@ -1,8 +1,8 @@
 #ifndef MPIGRAD_OPS_NORM_CHANNEL_NORM_H
 #define MPIGRAD_OPS_NORM_CHANNEL_NORM_H
-// Statistics and normalisation per channel. The channels are the last dimension, all others are rows: of all samples together,
-// [C], or of each sample, [N, C]. Per-channel values have the type that x is computed in: float32 for 16-bit activations, whose
-// variance would lose all digits in 16 bits.
+// Statistics and normalisation per channel. The last dimension is channels; all other positions are rows. Statistics run over the
+// rows of all samples (result [C]) or of each sample separately (result [N, C]). Per-channel values have the type that x is
+// computed in: float32 for 16-bit activations, whose variance would lose all digits in 16 bits.
 
 #include "framework/engine/op.h"
 #include "ops/elementwise/activation_type.h"
@@ -23,8 +23,8 @@ struct BatchNormStatistics {
   Tensor mean, variance;  // [C], or [N, C]; biased variance
 };
 namespace local {
-// activation((x - mean) / sqrt(variance + epsilon) * gamma + beta) with given statistics. Error, on a CPU: an infinite variance,
-// which would make all results 0; on a GPU channel_moments() gives NaN where its type overflows.
+// activation((x - mean) / sqrt(variance + epsilon) * gamma + beta) with given statistics. On a CPU an infinite variance is an
+// Error, because all results would be 0. On a GPU there is no check; there channel_moments() returns NaN on overflow.
 Tensor normalise(const Tensor& x, const BatchNormStatistics& statistics, const Tensor& gamma, const Tensor& beta, double epsilon,
                  Activation activation = Activation::none);
 // The same with the statistics of x itself, of all samples together or of each; they are returned too. The vjp takes two passes.
@@ -50,7 +50,7 @@ struct ChannelMoments {
   Tensors vjp(const Replay& at, Inputs g) const;
 };
 
-// y = f((x - m) a + b), f fused;  zbar = ybar f'(y),  xbar = zbar a,  abar = sum zbar (x - m),
+// z = (x - m) a + b, y = f(z), f fused;  zbar = ybar f'(z) (f' computed from y),  xbar = zbar a,  abar = sum zbar (x - m),
 // bbar = sum zbar,  mbar = -a bbar
 struct ChannelAffine {
   scalar::Fused fused{};

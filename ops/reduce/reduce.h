@@ -1,7 +1,8 @@
 #ifndef MPIGRAD_OPS_REDUCE_REDUCE_H
 #define MPIGRAD_OPS_REDUCE_REDUCE_H
 // Reductions over the listed dimensions; negative ones count from the end. An empty list reduces nothing; functions without a
-// list reduce all dimensions. With keep, reduced dimensions stay with extent 1. Sums accumulate in double.
+// list reduce all dimensions, argmax and argmin the one given. With keep, reduced dimensions stay with extent 1. Sums of
+// floating-point numbers accumulate in float64, those of integers in int64.
 
 #include <vector>
 
@@ -16,7 +17,7 @@ Tensor sum(const Tensor& x);
 // Divides by the global number of elements, so that the result over a split dimension is a partial sum of the mean.
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor mean(const Tensor& x);
-// If k elements attain the extremum, the cotangent is divided among them, or among those that are NaN (see
+// If k elements equal the extremum, each gets 1/k of the cotangent. If there are NaNs, the NaN elements share it instead (see
 // ops/elementwise/elementwise.h). Empty extents are refused.
 Tensor max(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor max(const Tensor& x);
@@ -30,8 +31,8 @@ Tensor dot(const Tensor& a, const Tensor& b);
 // Repeats dimensions of extent 1, and adds dimensions in front.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
-// any: true if an element is not 0; all: true if every element is not 0. Over nothing false and true. Results are booleans;
-// `.item() != 0` is a condition.
+// any: true if an element is not 0; all: true if every element is not 0. With no elements, any is false and all is
+// true. Results are booleans; `.item() != 0` is a condition.
 Mask any(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Mask any(const Tensor& x);
 Mask all(const Tensor& x, const std::vector<int>& axes, bool keep = false);
