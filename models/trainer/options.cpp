@@ -221,6 +221,7 @@ void add_checkpoint_keys(Keys& keys, Options& o) {
       .with_flag("--time-limit");
   keys.add("checkpoint.allow_changes", o.allow_changes,
            "lets --resume continue with another learning rate or schedule; other differences only cause warnings")
+      .for_one_start()
       .instead_of("--allow-changes");
 }
 
@@ -296,6 +297,7 @@ void check(const Options& o) {
   if (o.batch % o.accumulate != 0)
     throw UsageError(
         fmt::format("schedule.batch {} cannot be computed in schedule.accumulate {} equal micro-batches", o.batch, o.accumulate));
+  if (o.describe && o.explain) throw UsageError("--describe and --explain: one of the two");
   if (o.describe) return;
   if (o.size != 0) throw UsageError("--size is for --describe; a training's volumes have their own size");
   check_device(o);
@@ -335,6 +337,8 @@ void warn(const Options& o, const std::set<std::string>& own, int rank) {
   }
   if (rank != 0) return;
   const auto epochs = static_cast<double>(o.epochs);
+  if (o.warm_up > epochs)
+    fmt::print(stderr, "warning: schedule.warm_up {}: the learning rate still rises after {} epochs\n", o.warm_up, o.epochs);
   if (!o.milestones.empty() && o.milestones.back() >= epochs)
     fmt::print(stderr, "warning: schedule.milestones {}: nothing is lowered after the last of {} epochs\n", o.milestones.back(),
                o.epochs);

@@ -152,7 +152,8 @@ void write_recipe(const Communicator& world, const Outputs& out, const Options& 
                             world.size(), to_string(grid));
     for (const auto& [name, text] : data) document += fmt::format("{} = \"{}\"\n", name, text);
     std::vector<std::string> given;
-    for (const auto& name : o.given) given.push_back(fmt::format("\"{}\"", name));
+    for (const auto& name : o.given)
+      if (name != "checkpoint.allow_changes") given.push_back(fmt::format("\"{}\"", name));
     document += fmt::format("given = [{}]  # the other keys have their defaults\n", joined(given, ", "));
     tool::write_text(out / recipe_file, document);
   });

@@ -204,6 +204,7 @@ bool Key::is_default(const std::vector<std::string>& values) const {
 }
 
 std::vector<std::string> Key::parse(const std::string& text) const {
+  if (is_list(type) && text.empty()) return {};
   if (type != KeyType::wholes && type != KeyType::numbers) return {text};
   std::vector<std::string> values;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -224,6 +225,10 @@ Key& Key::with_flag(std::string text) {
 }
 Key& Key::instead_of(std::string text) {
   old_flag = std::move(text);
+  return *this;
+}
+Key& Key::for_one_start() {
+  momentary = true;
   return *this;
 }
 Key& Key::with_default(std::string text) {
@@ -265,6 +270,13 @@ void Keys::refuse_name(const std::string& name, const std::string& where) const 
                                      close ? fmt::format("; did you mean '{}'?", nearest->name) : "; --keys lists them"));
 }
 
+void Keys::require_section(const std::string& name, const std::string& where) const {
+  if (name == "origin") return;
+  for (const auto& key : keys_)
+    if (key.section() == name) return;
+  throw tool::UsageError(fmt::format("{}there is no section '{}'", where, printable(name)));
+}
+
 void Keys::set(const std::string& name, const std::vector<std::string>& values, const std::string& where) {
   auto* key = find(name);
   if (key == nullptr) refuse_name(name, where);
@@ -284,7 +296,7 @@ void Keys::set_text(const std::string& assignment) {
   auto values = key->parse(equals == std::string::npos ? "true" : assignment.substr(equals + 1));
   if (key->type == KeyType::texts && !appended_.insert(name).second) {
     auto before = key->get();
-    before.push_back(values.front());
+    before.insert(before.end(), values.begin(), values.end());
     values = std::move(before);
   }
   set(name, values, "--set ");
@@ -339,7 +351,8 @@ std::string Keys::toml() const {
   for (const auto& each : sections) {
     std::string lines;
     for (const auto& key : keys_)
-      if (key.section() == each && has_value(key)) lines += fmt::format("{} = {}\n", last_word(key.name), literals(key));
+      if (key.section() == each && !key.momentary && has_value(key))
+        lines += fmt::format("{} = {}\n", last_word(key.name), literals(key));
     if (!lines.empty()) rest += fmt::format("\n[{}]\n{}", each, lines);
   }
   return top + rest;

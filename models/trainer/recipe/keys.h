@@ -26,6 +26,7 @@ struct Key {
   KeyType type = KeyType::text;
   Rule rule{};
   std::string unit{}, flag{}, old_flag{}, default_text{};
+  bool momentary = false;  // of one start of a run: no part of its recipe
   std::function<std::vector<std::string>()> get{};
   std::function<void(const std::vector<std::string>& values)> set{};  // called with values that check() accepts
 
@@ -38,8 +39,9 @@ struct Key {
   std::vector<std::string> parse(const std::string& text) const;
 
   Key& with_unit(std::string text);
-  Key& with_flag(std::string text);     // "--epochs": for keys in daily use
-  Key& instead_of(std::string text);    // "--warm-up": a flag of an earlier version, which is refused with this key's name
+  Key& with_flag(std::string text);   // "--epochs": for keys in daily use
+  Key& instead_of(std::string text);  // "--warm-up": a flag of an earlier version, which is refused with this key's name
+  Key& for_one_start();
   Key& with_default(std::string text);  // text for a default that no value expresses: "the network's own"
 };
 
@@ -60,6 +62,8 @@ class Keys {
   Key* find(const std::string& name);
   const std::deque<Key>& all() const { return keys_; }
 
+  // UsageError, which begins with `where`: no key is in the section.
+  void require_section(const std::string& name, const std::string& where) const;
   // Sets a key. UsageError, which begins with `where`: no such key (the message suggests the nearest one), another type, a value
   // out of range.
   void set(const std::string& name, const std::vector<std::string>& values, const std::string& where);

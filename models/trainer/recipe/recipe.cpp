@@ -36,11 +36,17 @@ class Reader {
   }
 
   void file(const std::filesystem::path& path, std::vector<std::filesystem::path> including) {
-    const auto whole = std::filesystem::weakly_canonical(path);
+    std::error_code error;
+    auto whole = std::filesystem::weakly_canonical(path, error);
+    if (error) whole = path;  // a pipe of the shell
     if (std::find(including.begin(), including.end(), whole) != including.end())
       throw UsageError(fmt::format("{} includes itself", path.string()));
     including.push_back(whole);
-    if (!std::filesystem::is_regular_file(path)) throw UsageError(fmt::format("there is no recipe {}", path.string()));
+    if (++files_ > most_files)
+      throw UsageError(fmt::format("{}: a recipe includes more than {} files", path.string(), most_files));
+    if (!std::filesystem::exists(path, error)) throw UsageError(fmt::format("there is no recipe {}", path.string()));
+    if (std::filesystem::is_directory(path, error))
+      throw UsageError(fmt::format("{} is a folder; a recipe is a file", path.string()));
     std::ifstream stream(path, std::ios::binary);
     std::stringstream text;
     text << stream.rdbuf();
@@ -69,7 +75,17 @@ class Reader {
   void table(const std::filesystem::path& path, const toml::table& table_here, const std::string& prefix) {
     for (const auto& [key, node] : table_here) {
       const auto name = prefix + std::string(key.str());
+      const auto line = node.source().begin.line;
+      if (key.str().find('.') != std::string_view::npos)
+        refuse(path, line,
+               fmt::format("the key \"{}\" is in quotes; keys are written without them", printable(std::string(key.str()))));
       if (const auto* inner = node.as_table()) {
+        if (prefix.size() > most_prefix) refuse(path, line, "tables in tables in tables");
+        if (inner->empty())
+          entries_.push_back({{"name", name},
+                              {"type", "section"},
+                              {"values", Json::array()},
+                              {"where", fmt::format("{}:{}: ", path.string(), std::max<std::size_t>(line, 1))}});
         table(path, *inner, name + ".");
         continue;
       }
@@ -81,10 +97,8 @@ class Reader {
       } else {
         values.push_back(value(path, node, name, type));
       }
-      entries_.push_back({{"name", name},
-                          {"type", type},
-                          {"values", values},
-                          {"where", fmt::format("{}:{}: ", path.string(), node.source().begin.line)}});
+      entries_.push_back(
+          {{"name", name}, {"type", type}, {"values", values}, {"where", fmt::format("{}:{}: ", path.string(), line)}});
     }
   }
 
@@ -102,7 +116,10 @@ class Reader {
     return text;
   }
 
+  static constexpr int most_files = 100;
+  static constexpr std::size_t most_prefix = 200;  // bytes of names of sections
   Json entries_ = Json::array();
+  int files_ = 0;
 };
 
 // True if a TOML value of that type can be the value of such a key.
@@ -135,16 +152,23 @@ Origin read_recipe(Transport& transport, const std::filesystem::path& path, cons
   std::optional<std::set<std::string>> given;
   for (const auto& entry : entries)
     if (entry.at("name") == "origin.given") given = entry.at("values").get<std::set<std::string>>();
+  for (const auto& entry : entries) {
+    const auto name = entry.at("name").get<std::string>(), where = entry.at("where").get<std::string>();
+    if (name != "program" && name != "command") continue;
+    const auto values = entry.at("values").get<std::vector<std::string>>();
+    const auto& here = name == "program" ? program : command;
+    if (values != std::vector{here})
+      throw UsageError(fmt::format("{}the recipe is for the {} '{}'; this is '{}'", where, name,
+                                   printable(values.empty() ? "" : values.front()), here));
+  }
   Origin origin;
   for (const auto& entry : entries) {
     const auto name = entry.at("name").get<std::string>(), where = entry.at("where").get<std::string>();
     const auto type = entry.at("type").get<std::string>();
     const auto values = entry.at("values").get<std::vector<std::string>>();
-    if (name == "program" || name == "command") {
-      const auto& here = name == "program" ? program : command;
-      if (values != std::vector{here})
-        throw UsageError(fmt::format("{}the recipe is for the {} '{}'; this is '{}'", where, name,
-                                     printable(values.empty() ? "" : values.front()), here));
+    if (name == "program" || name == "command") continue;
+    if (type == "section") {
+      keys.require_section(name, where);
       continue;
     }
     if (name.starts_with("origin.")) {
