@@ -1,5 +1,12 @@
 #!/bin/sh
 # Any Slurm cluster, on its CPUs: sbatch slurm.sh. One rank per socket, two sockets per node, each rank with the socket's cores.
+#
+# Set for your site:
+#   --account, --partition, --qos   as its sbatch asks for them: in a line of #SBATCH or before the script's name
+#   --nodes, --ntasks-per-node, --cpus-per-task   its nodes: also in --ranks-per-host, in the launcher and in --grid, whose product
+#                                   is the number of ranks
+#   module load ...                 the MPICH of the build, if it is a module: before the last command
+#   MPIGRAD, DATA                   folder of mpigrad; samples
 #SBATCH --job-name=cosmoflow
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=2

@@ -1,0 +1,210 @@
+#!/bin/sh
+# Runs examples/packaging/jobs/slurm.sh under a real Slurm, as an ordinary user does: the daemons of Debian's slurm-wlm, two nodes
+# on this machine (tests/comm/process/slurm/cluster.sh), Slurm's defaults. Called by `sh tests/run.sh slurm`, which installs and
+# builds; takes about 10 minutes.
+#
+#   sh tests/slurm.sh [--ports] [--no-page]
+#
+#   --ports     the nodes are two ports of this machine, as where namespaces are not permitted
+#   --no-page   do not write the results to tests/bench/results/platforms.md
+#
+# Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. Needs root. All daemons and jobs end
+# with the script. Where Slurm runs already, it does nothing: one skipped test.
+set -u
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+. "$root/examples/packaging/packages.sh"
+nodes=namespaces page=$root/tests/bench/results/platforms.md
+for argument; do
+  case $argument in
+    --ports) nodes=ports ;;
+    --no-page) page= ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) die "slurm.sh knows --ports and --no-page, got $argument" ;;
+  esac
+done
+commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
+git -C "$root" diff --quiet HEAD -- . ':!tests/bench/results' 2>/dev/null || commit="$commit and changes"
+. "$root/tests/suite.sh"
+. "$root/tests/comm/process/slurm/cluster.sh"
+. "$root/tests/comm/process/slurm/jobs.sh"
+rows=$work/rows
+
+without() {
+  skip "Slurm: $*"
+  summary
+  exit
+}
+[ "$(id -u)" -eq 0 ] || without 'only root may start its daemons'
+for program in slurmctld slurmd munged srun setpriv; do have "$program" || without "$program is not installed"; done
+! pgrep -x slurmctld >/dev/null && ! pgrep -x slurmd >/dev/null || without 'it already runs on this machine'
+needs 'the tools are' "$build/examples/elastic" "$build/examples/cosmoflow" "$build/examples/universe" "$build/examples/hpo"
+choose_launcher
+trap 'stop_cluster; rm -rf "$work"' EXIT
+
+# shows NAME CONDITION...: one test and its row in the page. SEEN is what the row says about the run.
+shows() {
+  name=$1 failures=$failed seen=${seen:-}
+  judge "$@"
+  outcome=passed
+  [ "$failed" -eq "$failures" ] || outcome=failed
+  printf '| %s | %s | %s | %s |\n' "$name" "$outcome" "$(($(date +%s) - began))" "$seen" >>"$rows"
+  say "$outcome: $name ($(($(date +%s) - began)) s) $seen"
+  seen='' began=$(date +%s)
+}
+omits() {
+  skip "$1: $2"
+  printf '| %s | not tried | | %s |\n' "$1" "$2" >>"$rows"
+  began=$(date +%s)
+}
+as_user_for() {  # SECONDS COMMAND...
+  as_user timeout -k 5 "$@" >"$work/out" 2>"$work/err" </dev/null
+  status=$?
+}
+# After a job: what it printed, for a test that fails.
+look_at() {
+  status=0
+  { tail -n 12 "$home/$1.out"; as_admin squeue -h; } >"$work/err" 2>&1
+}
+
+began=$(date +%s)
+prepare_home_first() { mkdir -p "$home" && chown "$user" "$home"; }
+prepare_home_first
+start_cluster || {
+  cluster_log >&2
+  stop_cluster
+  without "it does not start: $problem"
+}
+prepare_home || die "no universes: $(cat "$work/err")"
+as_user test -x "$build/examples/cosmoflow" || without "the user $user may not read $build"
+
+# ---- launchers
+
+train() { echo "mpigrad/build/examples/cosmoflow train --data universes --grid depth=2 --epochs $1 $small --out $2"; }
+refused() { [ "$status" -eq 2 ] && [ "$(grep -c '^\[launch\]' "$work/err")" -eq 1 ] && grep -q '^\[launch\] .*srun.*--mpi=pmi2' "$work/err"; }
+# shellcheck disable=SC2046  # several words
+{
+  as_user_for 120 srun --ntasks=2 --nodes=2 $(train 5 copies)
+  seen=$(grep '^\[launch\]' "$work/err" | head -n 1)
+  shows 'plain `srun`: refused in one line, exit code 2' refused
+  as_user_for 120 srun --mpi=pmix --ntasks=2 --nodes=2 $(train 5 copies)
+  if grep -q 'Invalid MPI type' "$work/err"; then
+    omits '`srun --mpi=pmix` with MPICH: refused in one line' 'Slurm has no PMIx here'
+  else
+    seen=$(grep '^\[launch\]' "$work/err" | head -n 1)
+    shows '`srun --mpi=pmix` with MPICH: refused in one line' refused
+  fi
+  as_user_for 120 srun --mpi=pmi2 --ntasks=2 --nodes=2 $(train 200 pmi2)
+  shows '`srun --mpi=pmi2`: two nodes, one world' epochs_of pmi2 200
+  as_user_for 120 salloc --nodes=2 --ntasks-per-node=1 "$MPIEXEC" -n 2 $(train 200 mpiexec)
+  shows "\`$MPIEXEC\` in \`salloc\`: the same losses" near_losses "$home/pmi2/metrics.csv" "$home/mpiexec/metrics.csv"
+  as_user_for 240 sbatch --wait --nodes=2 --ntasks-per-node=1 --output=default.out --wrap \
+    "exec mpigrad/build/examples/elastic --ranks-per-host 1 -- $(train 200 default)"
+  cat "$home/default.out" >>"$work/err"
+  one_start() { ! starts default 2 && near_losses "$home/pmi2/metrics.csv" "$home/default/metrics.csv"; }
+  shows '`elastic` with its default launcher: the same losses' one_start
+}
+
+# ---- jobs
+
+near() {  # 1e-6, relative: rounding errors of other grids
+  awk -F, 'FNR == 1 { file++; next } file == 1 { a[FNR] = $2 } file == 2 { d = $2 - a[FNR]; n++; if (d < 0) d = -d; if (d > 1e-6 * a[FNR]) bad = 1 }
+    END { exit bad || n < 100 }' "$1" "$2"
+}
+finished() {
+  is_in_state "$1" finished && [ -s "$home/$1/weights.h5" ] && epochs_of "$1" "$epochs" && near "$home/unbroken/metrics.csv" "$home/$1/metrics.csv"
+}
+
+edit_script unbroken
+submit unbroken && ended 900
+look_at unbroken
+seen="$epochs epochs"
+shows '`slurm.sh` on two nodes, unbroken' finished unbroken
+
+edit_script four -e 's/--ntasks-per-node=1/--ntasks-per-node=2/; s/--ranks-per-host 1/--ranks-per-host 2/; s/--grid depth=2/--grid sample=2,depth=2/'
+submit four && ended 900
+look_at four
+shows '`slurm.sh` on two nodes, two ranks on each: the same losses' finished four
+
+edit_script limit -e 's/--time=00:30:00/--time=00:01:00/; s/B:USR1@300/B:USR1@15/'
+submit limit && hold limit && wait_for 90 signalled limit && signal_at=$(date +%s) && release limit && ended 900
+look_at limit
+seen="$(grep -c '^elastic: start ' "$home/limit.out") starts; $(grep -o 'SIGUSR1 came after [0-9]* steps' "$home/limit.out" | head -n 1)"
+limited() { starts limit 2 && said limit 'SIGUSR1 came after' && finished limit; }
+shows 'a limit of one minute: signal, checkpoint, the next job finishes with the losses of the unbroken run' limited
+
+edit_script requeue
+submit requeue && hold requeue && as_user scontrol requeue "$job" && release requeue && ended 900
+look_at requeue
+seen="restarts: $(field Restarts)"
+requeued() { has Restarts 1 && starts requeue 2 && finished requeue; }
+shows '`scontrol requeue`: the same' requeued
+
+edit_script preempted
+submit preempted && hold preempted &&
+  as_user sbatch --partition=urgent --nodes=2 --output=urgent.out --wrap 'hostname; sleep 2' >"$work/out" 2>"$work/err" && ended 900
+look_at preempted
+seen="restarts: $(field Restarts)"
+preempted() { [ -s "$home/urgent.out" ] && has Restarts 1 && starts preempted 2 && finished preempted; }
+shows 'preemption by an urgent job: the same' preempted
+
+edit_script killed
+submit killed && hold killed && kill -KILL "$(rank_on_second killed | head -n 1)" && killed_at=$(date +%s) && release killed &&
+  wait_for 120 starts killed 2 && seen="ranks start again after $(($(date +%s) - killed_at)) s" && ended 900
+look_at killed
+killed() { starts killed 2 && has ExitCode 0:0 && finished killed; }
+shows 'a rank is killed: all start again in the same job, the same losses' killed
+
+edit_script down
+submit down && hold down && as_admin scontrol update nodename=node2 state=down reason=test && down_at=$(date +%s) && release down &&
+  wait_for 200 starts down 2 && seen="ranks start again after $(($(date +%s) - down_at)) s" && ended 900
+look_at down
+went_down() { starts down 2 && said down 'ranks on node1,' && finished down; }
+shows '`scontrol update state=down` for a node: continues on the other node, the same losses' went_down
+as_admin scontrol update nodename=node2 state=resume >"$work/out" 2>&1
+wait_for 60 idle 2 || say 'note: node2 does not come back'
+
+began=$(date +%s)
+edit_script cancelled
+submit cancelled && hold cancelled && as_user scancel "$job" && release cancelled && ended 120
+look_at cancelled
+seen="exit code $(field ExitCode)"
+was_cancelled() { has JobState CANCELLED && is_in_state cancelled interrupted && [ -z "$(ranks_of cancelled)" ] && ! starts cancelled 2; }
+shows '`scancel`: checkpoint, no further job' was_cancelled
+submit cancelled && ended 900
+look_at cancelled
+shows 'the same script submitted again: the same losses' finished cancelled
+
+# ---- job arrays
+
+cat >"$home/space.toml" <<END
+program = ["mpigrad/build/examples/cosmoflow", "train", "--data", "universes", "--filters", "2", "--batch", "4", "--epochs", "3", "--quiet"]
+metric = "train_loss"
+
+[parameters]
+learning-rate = [1e-3, 1e-2]
+END
+as_user_for 300 sbatch --wait --array=1-2 --nodes=1 --ntasks=2 --output=hpo-%a.out --wrap \
+  'exec mpigrad/build/examples/hpo --space space.toml --strategy grid --ranks-per-trial 2 --slots 1 --out hpo-$SLURM_ARRAY_TASK_ID'
+searched() { for task in 1 2; do grep -q '^2 trials: 2 done' "$home/hpo-$task.out" || return 1; done; }
+cat "$home"/hpo-?.out >>"$work/err" 2>/dev/null
+shows 'a job array of `hpo`, trials of two ranks' searched
+
+# ---- the page
+
+kind_was=$kind
+stop_cluster
+if [ -n "$page" ]; then
+  {
+    # Other scripts write other sections.
+    if [ -f "$page" ]; then awk '/^## / { skip = $0 == "## Slurm" } !skip' "$page" | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'; else printf '# Platforms\n\nEach section is written by the script that it names.\n'; fi
+    printf '\n## Slurm\n\n`sh tests/run.sh slurm`, %s, commit %s: %s of %s, %s, ' "$(date +%Y-%m-%d)" "$commit" "$(srun --version)" \
+      "$(system_name)" "$(sed -n 's/^MPI: *//p' "$build/last-build.txt" | head -n 1)"
+    printf 'two nodes as %s of one machine of %s cores, ProctrackType=%s, a user without rights.\n\n' \
+      "$([ "$kind_was" = ports ] && echo ports || echo 'network namespaces')" "$(nproc)" "$track"
+    printf '| case | outcome | seconds | seen |\n|---|---|--:|---|\n'
+    cat "$rows"
+    [ -z "$notes" ] || printf '\n%s' "$notes"
+  } >"$work/page" && cp "$work/page" "$page"
+fi
+summary
