@@ -56,7 +56,9 @@ NotedSignals::NotedSignals() {
     action.sa_handler = note_signal;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
-    sigaction(each.signal, &action, &each.before);
+    struct sigaction before {};
+    sigaction(each.signal, &action, &before);
+    if (before.sa_handler != note_signal) each.before = before;
   }
   asked = 0;
   struct sigaction action {};
@@ -69,7 +71,9 @@ NotedSignals::NotedSignals() {
 NotedSignals::~NotedSignals() {
   const std::lock_guard lock(users_mutex);
   if (--users > 0) return;
-  for (const auto& each : handled) sigaction(each.signal, &each.before, nullptr);
+  // Slurm ends a job by SIGTERM to all processes, and the launcher passes on the SIGUSR1 that the batch script makes of it.
+  for (const auto& each : handled)
+    if (each.signal != SIGUSR1 || first_signal != SIGTERM) sigaction(each.signal, &each.before, nullptr);
   detail::end_asked = false;
   sigaction(SIGUSR2, &before_report, nullptr);
 }
