@@ -105,6 +105,7 @@ SlurmUser=$slurm_user
 AuthInfo=socket=$slurm/munge/socket,cred_expire=10
 StateSaveLocation=$slurm/state
 SlurmdSpoolDir=$slurm/spool-%n
+TmpFS=$slurm/tmp-%n
 SlurmctldPidFile=$slurm/state/pid
 SlurmdPidFile=$slurm/%n.pid
 SlurmctldLogFile=$slurm/state/log
@@ -169,8 +170,9 @@ start_cluster() {
   chmod 711 "$work"
   slurm_user=slurm
   id -u slurm >/dev/null 2>&1 || slurm_user=root
-  mkdir -p "$slurm" "$slurm/munge" "$slurm/state" "$slurm/spool-node1" "$slurm/spool-node2"
+  mkdir -p "$slurm" "$slurm/munge" "$slurm/state" "$slurm/spool-node1" "$slurm/spool-node2" "$slurm/tmp-node1" "$slurm/tmp-node2"
   chmod 755 "$slurm" "$slurm/munge"
+  chmod 1777 "$slurm"/tmp-*
   chown "$slurm_user" "$slurm/state"
   (umask 077 && head -c 1024 /dev/urandom >"$slurm/munge/key")
   kind=namespaces
