@@ -14,7 +14,7 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/examples/packaging/packages.sh"
-nodes=namespaces page=$root/tests/bench/results/platforms.md
+nodes=namespaces page=yes
 for argument; do
   case $argument in
     --ports) nodes=ports ;;
@@ -61,15 +61,19 @@ as_user_for() {  # SECONDS COMMAND...
   as_user timeout -k 5 "$@" >"$work/out" 2>"$work/err" </dev/null
   status=$?
 }
-# After a job: what it printed, for a test that fails.
+# After a job: what it printed, for a test that fails. Ends a job that is still there.
 look_at() {
   status=0
   { tail -n 12 "$home/$1.out"; as_admin squeue -h; } >"$work/err" 2>&1
+  if ! no_job; then
+    as_admin scancel --user="$user"
+    release "$1"
+    ended 120
+  fi
 }
 
 began=$(date +%s)
-prepare_home_first() { mkdir -p "$home" && chown "$user" "$home"; }
-prepare_home_first
+mkdir "$home" && chown "$user" "$home"
 start_cluster || {
   cluster_log >&2
   stop_cluster
@@ -142,7 +146,8 @@ shows '`scontrol requeue`: the same' requeued
 
 edit_script preempted
 submit preempted && hold preempted &&
-  as_user sbatch --partition=urgent --nodes=2 --output=urgent.out --wrap 'hostname; sleep 2' >"$work/out" 2>"$work/err" && ended 900
+  as_user sbatch --partition=urgent --nodes=2 --exclusive --output=urgent.out --wrap 'sleep 2; hostname' >"$work/out" 2>"$work/err" &&
+  wait_for 120 test -s "$home/urgent.out" && ended 900
 look_at preempted
 seen="restarts: $(field Restarts)"
 preempted() { [ -s "$home/urgent.out" ] && has Restarts 1 && starts preempted 2 && finished preempted; }
@@ -190,21 +195,34 @@ searched() { for task in 1 2; do grep -q '^2 trials: 2 done' "$home/hpo-$task.ou
 cat "$home"/hpo-?.out >>"$work/err" 2>/dev/null
 shows 'a job array of `hpo`, trials of two ranks' searched
 
+# ---- a dead node
+
+name='a node dies: continues on the other node, the same losses'
+if [ "$kind" = ports ]; then
+  omits "$name" 'the nodes are ports of one host'
+else
+  edit_script dead
+  submit dead && hold dead && kill_node node2 && dead_at=$(date +%s) && release dead && wait_for 400 starts dead 2 &&
+    seen="ranks start again after $(($(date +%s) - dead_at)) s" && ended 900
+  look_at dead
+  died() { said dead 'ranks on node1,' && finished dead; }
+  shows "$name" died
+fi
+
 # ---- the page
 
 kind_was=$kind
 stop_cluster
 if [ -n "$page" ]; then
+  . "$root/tests/bench/platforms.sh"
   {
-    # Other scripts write other sections.
-    if [ -f "$page" ]; then awk '/^## / { skip = $0 == "## Slurm" } !skip' "$page" | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'; else printf '# Platforms\n\nEach section is written by the script that it names.\n'; fi
-    printf '\n## Slurm\n\n`sh tests/run.sh slurm`, %s, commit %s: %s of %s, %s, ' "$(date +%Y-%m-%d)" "$commit" "$(srun --version)" \
-      "$(system_name)" "$(sed -n 's/^MPI: *//p' "$build/last-build.txt" | head -n 1)"
-    printf 'two nodes as %s of one machine of %s cores, ProctrackType=%s, a user without rights.\n\n' \
+    printf '`sh tests/run.sh slurm`, %s, commit %s: %s of %s with MPICH %s. ' "$(date +%Y-%m-%d)" "$commit" "$(srun --version)" \
+      "$(system_name)" "$("$MPIEXEC" -info 2>/dev/null | sed -n 's/^ *Version: *//p' | head -n 1)"
+    printf 'Two nodes are %s of one machine of %s cores (ProctrackType=%s); the user has no rights. The times include waiting for Slurm.\n\n' \
       "$([ "$kind_was" = ports ] && echo ports || echo 'network namespaces')" "$(nproc)" "$track"
     printf '| case | outcome | seconds | seen |\n|---|---|--:|---|\n'
     cat "$rows"
     [ -z "$notes" ] || printf '\n%s' "$notes"
-  } >"$work/page" && cp "$work/page" "$page"
+  } | write_section Slurm
 fi
 summary

@@ -5,6 +5,7 @@
 #   as_user COMMAND...   runs a command as the ordinary user on the login node
 #   as_admin COMMAND...  the same as Slurm's administrator
 #   wait_for SECONDS COMMAND...   repeats the command until it succeeds; fails after so many seconds
+#   kill_node NODE  ends all its processes at once and cuts its wire; only where nodes are namespaces
 #   cluster_log     prints the last lines of the daemons' logs
 #
 # Each node is a network namespace with a host name of its own. All of them share the file system and the processes of this
@@ -111,6 +112,8 @@ SlurmdPidFile=$slurm/%n.pid
 SlurmctldLogFile=$slurm/state/log
 SlurmdLogFile=$slurm/%n.log
 ProctrackType=$track
+# Slurm notices a dead node after 60 s, by default after 300 s.
+SlurmdTimeout=60
 # The number of cores of this machine does not matter.
 SlurmdParameters=config_overrides
 # What most sites set. The default of 22.05, select/linear, starts no further job after a node has left one.
@@ -192,6 +195,11 @@ start_cluster() {
   rm -rf "$slurm/state"/*
   write_configuration
   start_daemons
+}
+
+kill_node() {
+  # shellcheck disable=SC2046  # one word for each process
+  ip -n "$cluster-login" link set "to-$1" down && kill -KILL $(ip netns pids "$cluster-$1")
 }
 
 stop_cluster() {
