@@ -217,7 +217,11 @@ class Elastic {
     accused_.clear(), dead_.clear();
     const auto before = trainer::read_state(out_);
     Job job(words);
-    const auto look = [&](const std::string& line) { accuse(line, names); };
+    bool refused = false;
+    const auto look = [&](const std::string& line) {
+      accuse(line, names);
+      refused = refused || (line.starts_with("srun: error:") && line.find("Exited with exit code 2") != std::string::npos);
+    };
     auto probed = std::chrono::steady_clock::now();
     std::vector<std::pair<std::string, Question>> questions;
     std::map<std::string, int> silent;
@@ -246,7 +250,8 @@ class Elastic {
       questions = ask(names, o_.probe_limit);
       probed = std::chrono::steady_clock::now();
     }
-    const int code = trainer::code_of_run(job.code(), out_, before);
+    int code = trainer::code_of_run(job.code(), out_, before);
+    if (refused && code > 128) code = 2;  // srun returns the signal by which it has ended the other ranks
     if (code != 0)
       say(fmt::format("the job ended with {}", code > 128 ? fmt::format("signal {}", code - 128) : fmt::format("code {}", code)));
     return code;

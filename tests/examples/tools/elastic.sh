@@ -108,6 +108,8 @@ one_rank -- 'exit 0' --out "$work/x"
 judge 'a training that ends' gives 0
 one_rank -- 'exit 2' --out "$work/x"
 judge 'wrong arguments are not tried again' gives 2
+one_rank -- 'echo "srun: error: node1: task 0: Exited with exit code 2" >&2; kill -TERM $$' --out "$work/x"
+judge 'nor if srun has ended the other ranks' gives 2
 one_rank --retries 3 -- "[ -e $work/once ] && exit 2; : >$work/once; exit 9" --out "$work/x"
 again() { gives 2 && grep -q 'start 2: ' "$work/err" && ! grep -q 'start 3: ' "$work/err"; }
 judge 'nor after a restart, on the same hosts' again
