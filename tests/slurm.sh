@@ -10,6 +10,7 @@
 #
 # Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`. Needs root. All daemons and jobs end
 # with the script. Where Slurm runs already, it does nothing: one skipped test.
+# shellcheck disable=SC2016,SC2154  # texts with `words`; variables of suite.sh
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -79,8 +80,8 @@ start_cluster || {
   stop_cluster
   without "it does not start: $problem"
 }
-prepare_home || die "no universes: $(cat "$work/err")"
 as_user test -x "$build/examples/cosmoflow" || without "the user $user may not read $build"
+prepare_home || die "no universes: $(cat "$work/err")"
 
 # ---- launchers
 
@@ -131,7 +132,7 @@ look_at four
 shows '`slurm.sh` on two nodes, two ranks on each: the same losses' finished four
 
 edit_script limit -e 's/--time=00:30:00/--time=00:01:00/; s/B:USR1@300/B:USR1@15/'
-submit limit && hold limit && wait_for 90 signalled limit && signal_at=$(date +%s) && release limit && ended 900
+submit limit && hold limit && wait_for 90 signalled limit && release limit && ended 900
 look_at limit
 seen="$(grep -c '^elastic: start ' "$home/limit.out") starts; $(grep -o 'SIGUSR1 came after [0-9]* steps' "$home/limit.out" | head -n 1)"
 limited() { starts limit 2 && said limit 'SIGUSR1 came after' && finished limit; }
@@ -197,16 +198,16 @@ shows 'a job array of `hpo`, trials of two ranks' searched
 
 # ---- a dead node
 
-name='a node dies: continues on the other node, the same losses'
+dying='a node dies: continues on the other node, the same losses'
 if [ "$kind" = ports ]; then
-  omits "$name" 'the nodes are ports of one host'
+  omits "$dying" 'the nodes are ports of one host'
 else
   edit_script dead
   submit dead && hold dead && kill_node node2 && dead_at=$(date +%s) && release dead && wait_for 400 starts dead 2 &&
     seen="ranks start again after $(($(date +%s) - dead_at)) s" && ended 900
   look_at dead
   died() { said dead 'ranks on node1,' && finished dead; }
-  shows "$name" died
+  shows "$dying" died
 fi
 
 # ---- the page

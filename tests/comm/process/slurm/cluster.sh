@@ -1,12 +1,13 @@
 # A Slurm of two nodes on one machine, for tests/slurm.sh, which sources this file after tests/suite.sh.
 #
-#   start_cluster   starts munged, slurmctld and two slurmd, node1 and node2; sets $kind (namespaces or ports) and $notes
-#   stop_cluster    ends all jobs, the daemons and everything that they have started, and removes the namespaces
+#   start_cluster        starts munged, slurmctld and two slurmd, node1 and node2; sets $kind (namespaces or ports) and $notes;
+#                        where it fails, $problem says why
+#   stop_cluster         ends all jobs, the daemons and everything that they have started, and removes the namespaces
 #   as_user COMMAND...   runs a command as the ordinary user on the login node
 #   as_admin COMMAND...  the same as Slurm's administrator
 #   wait_for SECONDS COMMAND...   repeats the command until it succeeds; fails after so many seconds
-#   kill_node NODE  ends all its processes at once and cuts its wire; only where nodes are namespaces
-#   cluster_log     prints the last lines of the daemons' logs
+#   kill_node NODE       ends all its processes at once and cuts its wire; only where nodes are namespaces
+#   cluster_log          prints the last lines of the daemons' logs
 #
 # Each node is a network namespace with a host name of its own. All of them share the file system and the processes of this
 # machine. Without namespaces the two nodes are two ports of this machine. No traffic leaves the machine. The files are in
@@ -42,14 +43,17 @@ on() {
   if [ "$kind" = ports ]; then
     exec env SLURM_CONF="$slurm/slurm.conf" MPIGRAD_TEST_RUN="$work" "$@"
   fi
-  # Not `ip netns exec`, which hides the control groups of /sys. shellcheck disable=SC2016  # of the inner shell
-  exec nsenter --net="/run/netns/$cluster-$node" unshare --uts --mount -- sh -c 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"' \
+  # Not `ip netns exec`, which hides the control groups of /sys.
+  # shellcheck disable=SC2016  # of the inner shell
+  exec nsenter --net="/run/netns/$cluster-$node" unshare --uts --mount -- \
+    sh -c 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"' \
     sh "$node" "$slurm/hosts" env SLURM_CONF="$slurm/slurm.conf" MPIGRAD_TEST_RUN="$work" "$@"
 }
 as_admin() { (on login "$@"); }
 as_user() {
   (on login setpriv --reuid "$user_id" --regid "$group_id" --clear-groups --inh-caps=-all env -i HOME="$home" USER="$user" \
-    LOGNAME="$user" OMP_NUM_THREADS=1 PATH="$PATH" LANG=C.UTF-8 SLURM_CONF="$slurm/slurm.conf" MPIGRAD_TEST_RUN="$work" MPIGRAD="$home/mpigrad" \
+    LOGNAME="$user" PATH="$PATH" LANG=C.UTF-8 OMP_NUM_THREADS=1 SLURM_CONF="$slurm/slurm.conf" MPIGRAD_TEST_RUN="$work" \
+    MPIGRAD="$home/mpigrad" \
     sh -c 'cd && exec "$@"' sh "$@")
 }
 
@@ -187,7 +191,6 @@ start_cluster() {
   echo CgroupMountpoint=/sys/fs/cgroup >"$slurm/cgroup.conf"
   write_configuration
   start_daemons && return
-  [ -z "${MPIGRAD_SHOW_SKIPS:-}" ] || cluster_log >&2
   end_daemons
   note "Slurm follows processes by their parents (proctrack/linuxproc), because with control groups $problem"
   track=proctrack/linuxproc
