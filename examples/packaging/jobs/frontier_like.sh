@@ -17,6 +17,6 @@ MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
 export MPIGRAD
 
 exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 8 \
-  --launcher 'srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=7 --threads-per-core=1 --cpu-bind=cores --kill-on-bad-exit=1' \
+  --launcher 'srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=7 --threads-per-core=1 --cpu-bind=cores --overlap --kill-on-bad-exit=1' \
   -- "$MPIGRAD/build/examples/cosmoflow" train --data "$DATA" --grid sample=16,depth=8 --batch 32 --set network.batch_norm --epochs 100 \
   --checkpoint-minutes 15 --out run

@@ -23,6 +23,6 @@ export MPIGRAD
 
 # --mpi must be the type that your MPICH was built for: `srun --mpi=list` lists Slurm's types.
 exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 2 \
-  --launcher 'srun --mpi=pmi2 --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=16 --cpu-bind=cores --kill-on-bad-exit=1' \
+  --launcher 'srun --mpi=pmi2 --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=16 --cpu-bind=cores --overlap --kill-on-bad-exit=1' \
   -- "$MPIGRAD/build/examples/cosmoflow" train --data "$DATA" --grid sample=2,depth=4 --set network.batch_norm --epochs 100 \
   --checkpoint-minutes 15 --out run
