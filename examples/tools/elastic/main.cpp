@@ -135,9 +135,9 @@ void complete(Options& o) {
   o.watch_ranks = o.watch_ranks || o.launcher.empty();
   if (o.launcher.empty())
     // --overlap: Slurm never ends a step whose node has died, and the next step would wait for its cores.
-    o.launcher = under_slurm() ? srun_of_this_mpi() +
-                                     " --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --overlap --kill-on-bad-exit=1"
-                               : "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
+    o.launcher = under_slurm()
+                     ? srun_of_this_mpi() + " --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --overlap --kill-on-bad-exit=1"
+                     : "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
 }
 
 // Time of the newest checkpoint. Checkpoints are replaced: a later time means that training has progressed.

@@ -71,7 +71,7 @@ NotedSignals::NotedSignals() {
 NotedSignals::~NotedSignals() {
   const std::lock_guard lock(users_mutex);
   if (--users > 0) return;
-  // Slurm ends a job by SIGTERM to all processes, and the launcher passes on the SIGUSR1 that the batch script makes of it.
+  // Slurm ends a job by SIGTERM to all processes; the batch script passes its own on to the launcher as SIGUSR1.
   for (const auto& each : handled)
     if (each.signal != SIGUSR1 || first_signal != SIGTERM) sigaction(each.signal, &each.before, nullptr);
   detail::end_asked = false;

@@ -9,8 +9,8 @@ namespace mpigrad {
 
 // While one is in scope, the first SIGTERM, SIGINT or SIGUSR1 of this process is only noted. A second one of the same kind has
 // its previous effect, provided that noted() has returned the first one, a second or more after it came. Every SIGUSR2 asks for a
-// report. After SIGTERM the rank's watchdog also ends the job if a rank is dead (comm/transport/watch/watchdog.h), and SIGUSR1 has
-// no effect up to the end of the process.
+// report. After SIGTERM the rank's watchdog also ends the job if a rank is dead (comm/transport/watch/watchdog.h), and SIGUSR1
+// has no effect up to the end of the process.
 class NotedSignals {
  public:
   NotedSignals();
