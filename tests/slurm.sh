@@ -38,6 +38,7 @@ without() {
 }
 [ "$(id -u)" -eq 0 ] || without 'only root may start its daemons'
 for program in slurmctld slurmd munged srun setpriv; do have "$program" || without "$program is not installed"; done
+remove_remains
 ! pgrep -x slurmctld >/dev/null && ! pgrep -x slurmd >/dev/null || without 'it already runs on this machine'
 needs 'the tools are' "$build/examples/elastic" "$build/examples/cosmoflow" "$build/examples/universe" "$build/examples/hpo"
 choose_launcher

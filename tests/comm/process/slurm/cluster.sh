@@ -3,6 +3,7 @@
 #   start_cluster        starts munged, slurmctld and two slurmd, node1 and node2; sets $kind (namespaces or ports) and $notes;
 #                        where it fails, $problem says why
 #   stop_cluster         ends all jobs, the daemons and everything that they have started, and removes the namespaces
+#   remove_remains       does the same for earlier runs that were killed
 #   as_user COMMAND...   runs a command as the ordinary user on the login node
 #   as_admin COMMAND...  the same as Slurm's administrator
 #   wait_for SECONDS COMMAND...   repeats the command until it succeeds; fails after so many seconds
@@ -83,6 +84,15 @@ make_namespaces() {
     remove_namespaces
     return 1
   }
+}
+remove_remains() {
+  for left in $(ip netns list 2>/dev/null | sed -n 's/^\(mpigrad-slurm-[0-9]*-[a-z0-9]*\).*/\1/p'); do
+    process=${left#mpigrad-slurm-}
+    if kill -0 "${process%%-*}" 2>/dev/null; then continue; fi
+    # shellcheck disable=SC2046  # one word for each process
+    kill -KILL $(ip netns pids "$left") 2>/dev/null
+    ip netns del "$left"
+  done
 }
 remove_namespaces() {
   for node in login node1 node2; do ip netns del "$cluster-$node" 2>/dev/null; done
