@@ -218,10 +218,12 @@ stop_cluster
 if [ -n "$page" ]; then
   . "$root/tests/bench/platforms.sh"
   {
-    printf '`sh tests/run.sh slurm`, %s, commit %s: %s of %s with MPICH %s. ' "$(date +%Y-%m-%d)" "$commit" "$(srun --version)" \
+    printf '`sh tests/run.sh slurm`, %s, commit %s: %s of %s with MPICH %s. ' "$(date +%Y-%m-%d)" "$commit" "$(slurmctld -V)" \
       "$(system_name)" "$("$MPIEXEC" -info 2>/dev/null | sed -n 's/^ *Version: *//p' | head -n 1)"
-    printf 'Two nodes are %s of one machine of %s cores (ProctrackType=%s); the user has no rights. The times include waiting for Slurm.\n\n' \
+    printf 'Two nodes are %s of one machine of %s cores (ProctrackType=%s); the user has no rights. ' \
       "$([ "$kind_was" = ports ] && echo ports || echo 'network namespaces')" "$(nproc)" "$track"
+    printf 'Other than by default: SelectType=select/cons_tres, preemption by partitions, shorter waits of Slurm (`cluster.sh`). '
+    printf 'Not shown: accounting (slurmdbd), GPUs, a file system and a network between hosts, other versions of Slurm.\n\n'
     printf '| case | outcome | seconds | seen |\n|---|---|--:|---|\n'
     cat "$rows"
     [ -z "$notes" ] || printf '\n%s' "$notes"
