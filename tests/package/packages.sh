@@ -38,10 +38,11 @@ if [ "$(id -u)" -eq 0 ]; then
   as_user='setpriv --reuid=65534 --regid=65534 --clear-groups'
 fi
 # shellcheck disable=SC2086  # several words
-isolated() { run $as_user env HOME="$work/user" PATH="$work/bin:$PATH" unshare --map-root-user --net "$@"; }
-isolated test -r "$root/meson.build"
+isolated() { run $as_user env HOME="$work/user" PATH="$work/bin:/usr/local/bin:/usr/bin:/bin" unshare --map-root-user --net "$@"; }
+# shellcheck disable=SC2016  # expanded there
+isolated sh -c 'test -r "$0/meson.build" && python3 -c "" && meson --version' "$root"
 if [ "$status" -ne 0 ]; then
-  skip 'no namespaces for ordinary users, or they cannot read the source tree'
+  skip 'no namespaces for ordinary users, or they cannot read the source tree or run Meson'
 else
   isolated python3 -c 'import socket; socket.create_connection(("198.51.100.1", 9), 5)'
   judge 'the namespace has no network' refuses 'Network is unreachable'
