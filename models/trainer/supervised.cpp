@@ -247,7 +247,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   }
   if (!silent) {
     out.create(world, files);
-    write_recipe(world, out, o, grid, notes);
+    write_recipe(world, out, o, grid, notes, first_epoch);
     if (o.epochs > 0) take_local_copies(o, world, began, options);
   }
   if (first && !o.json)

@@ -20,6 +20,18 @@ bool takes_other_names(const Program& program, const Problem& p, const data::Sou
                      [&](const std::string& name) { return std::find(names.begin(), names.end(), name) == names.end(); });
 }
 
+data::SourcePtr open_part(const Program& program, const InferOptions& o) {
+  try {
+    return open(program, o.source, o.source.data, o.source.part, o.scored);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (!o.source.part.empty() || text.find("no dataset") == std::string::npos) throw;
+    fail("{}; --group names the group of the file, such as val", text);
+  }
+}
+
 }  // namespace
 
 int infer(const Communicator& world, const Program& program, const InferOptions& o) {
@@ -34,7 +46,7 @@ int infer(const Communicator& world, const Program& program, const InferOptions&
   const auto open_for = [&](const CheckpointInfo& info) {
     auto& p = f.problem = problem_of(program, o.weights, info);
     if (!p.classes) f.means = means_of(o.weights, info);
-    opened = open(program, o.source, o.source.data, o.source.part, o.scored);
+    opened = open_part(program, o);
     require_fitting(p, *opened, o.data, o.weights, program.any_extents);
     if (opened->extents() != p.extents)
       warn(fmt::format("the samples of {} are {}, {} was trained on {}", o.data, opened->extents(), o.weights, p.extents));

@@ -132,7 +132,8 @@ void explain(const Communicator& world, const Explanation& e) {
   tool::print_once(world.transport(), text);
 }
 
-void write_recipe(const Communicator& world, const Outputs& out, const Options& o, const GridExtents& grid, const Notes& notes) {
+void write_recipe(const Communicator& world, const Outputs& out, const Options& o, const GridExtents& grid, const Notes& notes,
+                  std::int64_t first_epoch) {
   const auto note = [&](const char* name) {
     const auto found = notes.find(name);
     return found == notes.end() ? std::string("none") : found->second;
@@ -145,6 +146,10 @@ void write_recipe(const Communicator& world, const Outputs& out, const Options& 
       if (const auto before = o.origin.find(name); before != o.origin.end() && before->second != text)
         fmt::print(stderr, "warning: the recipe's {} was {}, this run's is {}: it cannot repeat the recipe's run\n", name,
                    before->second, text);
+    if (const auto resumed = o.origin.find("resumed_after_epochs"); resumed != o.origin.end())
+      fmt::print(stderr,
+                 "warning: the recipe is of the last start of a run, after {} epochs: earlier ones may have had other keys\n",
+                 resumed->second);
     auto document = fmt::format(
         "# A run of {0} {1}. `{0} {1} recipe.toml --out FOLDER` repeats it.\nprogram = \"{0}\"\ncommand = \"{1}\"\n{2}",
         o.program, o.command, o.recipe);
@@ -154,6 +159,7 @@ void write_recipe(const Communicator& world, const Outputs& out, const Options& 
     std::vector<std::string> given;
     for (const auto& name : o.given)
       if (name != "checkpoint.allow_changes") given.push_back(fmt::format("\"{}\"", name));
+    if (first_epoch > 0) document += fmt::format("resumed_after_epochs = \"{}\"\n", first_epoch);
     document += fmt::format("given = [{}]  # the other keys have their defaults\n", joined(given, ", "));
     tool::write_text(out / recipe_file, document);
   });

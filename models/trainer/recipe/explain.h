@@ -40,6 +40,6 @@ void explain(const Communicator& world, const Explanation& explanation);
 // Writes recipe.toml: the keys of this run, and under [origin] version, commit, ranks, grid and fingerprints of the data. Rank 0
 // warns if the recipe with which the run was started was written for other data. Collective.
 void write_recipe(const Communicator& world, const Outputs& out, const Options& options, const GridExtents& grid,
-                  const Notes& notes);
+                  const Notes& notes, std::int64_t first_epoch);
 
 }  // namespace mpigrad::trainer

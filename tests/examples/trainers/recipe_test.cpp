@@ -127,6 +127,12 @@ TEST_CASE("recipe: what is wrong is said with file, line and key") {
   CHECK(refusal("include = \"r.toml\"\n").ends_with("r.toml includes itself"));
   CHECK(refusal("include = 3\n") == "r.toml:1: include is the name of a file, or a list of names");
   CHECK(refusal("include = \"absent.toml\"\n").ends_with("absent.toml"));
+  CHECK(refusal("\"data.flips\" = true\n") == "r.toml:1: the key \"data.flips\" is in quotes; keys are written without them");
+  CHECK(refusal("[scedule]\n") == "r.toml:1: there is no section 'scedule'");
+  CHECK(refusal("[schedule]\n").empty());
+  std::string deep = "a";
+  for (int i = 0; i < 5000; ++i) deep += ".a";
+  CHECK(refusal(deep + " = 1\n").ends_with("tables in tables in tables"));
   CHECK(refusal("[data]\nflips = true\n").empty());
 }
 
@@ -142,6 +148,10 @@ TEST_CASE("recipe: settings that --set cannot make") {
                        "--set schedule.epochs: a whole number from 0 to 100 is needed, not 'x'", tool::UsageError);
   keys.set_text("data.flips");
   CHECK(f.flips);
+  f.freeze = {"a"}, f.milestones = {1};
+  keys.set_text("optimizer.freeze="), keys.set_text("schedule.milestones=");
+  CHECK(f.freeze.empty());
+  CHECK(f.milestones.empty());
   CHECK_THROWS_AS(keys.add("data.flips", f.flips, "again"), Error);
 }
 
