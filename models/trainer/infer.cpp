@@ -64,8 +64,8 @@ void check(const InferOptions& o) {
 std::string averages_remark(const Options& o, const CheckpointInfo& info) {
   const auto note = info.notes.find(averages_note);
   if (note == info.notes.end()) return {};
-  require(info.averages || !o.last_weights, "[weights] {} has averaged weights only; those of the last step are in checkpoints",
-          o.weights);
+  if (!info.averages && o.last_weights)
+    throw UsageError(fmt::format("[weights] {} has averaged weights only; those of the last step are in checkpoints", o.weights));
   return o.last_weights ? std::string() : fmt::format(", averaged weights ({})", note->second);
 }
 

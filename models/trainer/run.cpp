@@ -137,7 +137,7 @@ bool has_blocks(const Options& o) {
 
 void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const Options& o) {
   nn::BuildOptions options{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
-  if (!layout) return net.build(shape, options);
+  if (!layout || !o.onnx.empty()) return net.build(shape, options);  // ONNX has no layouts
   const auto& grid = grid_of(*layout);
   options.split = split_of(o.grid);
   options.sharded_weights = o.sharded_weights;
