@@ -38,6 +38,7 @@ def paragraphs(lines):
 def documented(source):
     out, block = [], []
     # Declarations that Doxygen cannot handle.
+    source = re.sub(r"^template <>\nstruct fmt::formatter<[^\n]*\{\};\n", "", source, flags=re.M)
     source = re.sub(r"^template <>\nstruct fmt::formatter<.*?^};\n", "", source, flags=re.M | re.S)
     lines = source.splitlines()
     first = True

@@ -102,7 +102,7 @@ class Optimizer {
   std::vector<Segment> segments_;
 };
 
-// The optimizer of a rule. SGD, Adam and the others are such classes (rules/*.h, which also define their attributes).
+// The optimizer of a rule. SGD, Adam and the others are such classes (in the folder rules, with their attributes).
 template <class Rule>
 class RuleOptimizer : public Optimizer {
  public:
