@@ -39,18 +39,6 @@ std::string without_trace(std::string_view checks) {
   return joined(words, ",");
 }
 
-// The edit distance: letters to insert, to delete or to replace until one word is the other.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (const char letter : a) {
-    auto diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j)
-      diagonal = std::exchange(row[j + 1], std::min({diagonal + (letter != b[j] ? 1 : 0), row[j + 1] + 1, row[j] + 1}));
-  }
-  return row.back();
-}
-
 // All variables that the library reads.
 std::vector<std::string_view> known_variables() {
   std::vector<std::string_view> names(shared_variables.begin(), shared_variables.end());
@@ -106,13 +94,24 @@ void require_same_environment(Transport& transport) {
   require_same_settings(transport, settings);
 }
 
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (const char letter : a) {
+    auto diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j)
+      diagonal = std::exchange(row[j + 1], std::min({diagonal + (letter != b[j] ? 1 : 0), row[j + 1] + 1, row[j] + 1}));
+  }
+  return row.back();
+}
+
 std::vector<std::string> mistyped_variables() {
   const auto known = known_variables();
   std::vector<std::string> warnings;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry, name = text.substr(0, text.find('='));
     if (!name.starts_with("MPIGRAD_") || std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto meant = std::find_if(known.begin(), known.end(), [&](auto each) { return distance(name, each) <= 2; });
+    const auto meant = std::find_if(known.begin(), known.end(), [&](auto each) { return edit_distance(name, each) <= 2; });
     if (meant != known.end())
       warnings.push_back(fmt::format("warning: [launch] nothing reads the variable {}; {} is read", name, *meant));
   }

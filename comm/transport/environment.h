@@ -51,5 +51,7 @@ void require_same_environment(Transport& transport);
 // A warning for each variable whose name is almost that of one of ours: it is never read, and the checks or the order of sums
 // that the user asked for would silently be missing.
 std::vector<std::string> mistyped_variables();
+// Letters to insert, to delete or to replace until one word is the other (Levenshtein 1966); for messages on mistyped names.
+std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace mpigrad

@@ -132,7 +132,7 @@ void add_sample_keys(Keys& keys, SampleOptions& o, const std::string& part) {
   keys.add("data.stored", o.stored, "extents to which samples are resized when they are read, as H,W or D,H,W")
       .with_unit("cells")
       .instead_of("--stored");
-  keys.add("data.channels", o.channels, whole(1, 3), "channels of folders of pictures: 1 or 3")
+  keys.add("data.channels", o.channels, one_of({"1", "3"}), "channels of folders of pictures: 1 or 3")
       .with_default("as stored")
       .instead_of("--channels");
 }

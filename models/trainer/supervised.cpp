@@ -242,7 +242,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
                     .steps = steps,
                     .notes = notes,
                     .files = files,
-                    .more = s.explained});
+                    .more = s.explained ? s.explained() : std::vector<Explained>()});
     return 0;
   }
   if (!silent) {

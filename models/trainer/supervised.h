@@ -82,11 +82,11 @@ struct Supervised {
   // Notes of a checkpoint, and the names of those that must be the same when a training is resumed from it (start_from_files).
   Notes notes{};
   std::vector<std::string> decisive{};
-  Notes more_notes{};                  // written, but not compared
-  std::string headline{}, remark{};    // printed before the first epoch; a line about network and grid is between them
-  std::vector<std::string> values{};   // names of the values that `evaluate` returns
-  std::string monitor{};               // the value (or train_loss) that must fall, for schedule.patience; empty: the first
-  std::vector<Explained> explained{};  // further parts of --explain
+  Notes more_notes{};                 // written, but not compared
+  std::string headline{}, remark{};   // printed before the first epoch; a line about network and grid is between them
+  std::vector<std::string> values{};  // names of the values that `evaluate` returns
+  std::string monitor{};              // the value (or train_loss) that must fall, for schedule.patience; empty: the first
+  std::function<std::vector<Explained>()> explained{};  // further parts of --explain
   Hooks hooks{};
   std::function<std::vector<double>()> evaluate{};
   std::int64_t evaluated_samples = 0;

@@ -198,7 +198,7 @@ int train(const Communicator& world, TrainOptions o) {
        .remark = contents.remark() + geometry.remark(),
        .values = Record::names(),
        .monitor = "train_loss",
-       .explained = training.explained(),
+       .explained = [&] { return training.explained(); },
        .evaluate =
            [&] {
              last.quality = monitor();

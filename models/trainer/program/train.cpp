@@ -128,9 +128,12 @@ int train(const Communicator& world, const Program& program, const TrainOptions&
                                                : "targets " + joined(problem.targets, ", "),
                                contents.remark() + geometry.remark()),
        .values = names,
-       .explained = {{"samples",
-                      {fmt::format("{} threads prepare samples; {} of the {}: {}", o.source.workers, kept.size(),
-                                   program.kept.name, joined(kept, " "))}}},
+       .explained =
+           [&] {
+             return std::vector<Explained>{{"samples",
+                                            {fmt::format("{} threads prepare samples; {} of the {}: {}", o.source.workers,
+                                                         kept.size(), program.kept.name, joined(kept, " "))}}};
+           },
        .hooks = program.hooks,
        .evaluate =
            [&] {

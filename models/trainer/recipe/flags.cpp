@@ -23,8 +23,8 @@ std::string value_of(const Key& key) {
   return values.empty() ? std::string() : values.front();
 }
 
-// The placeholder of a value in the help.
-std::string placeholder(const Key& key) {
+// What a value is called in the help.
+std::string name_of_value(const Key& key) {
   if (!key.rule.choices.empty()) return "{" + joined(key.rule.choices, ",") + "}";
   switch (key.type) {
     case KeyType::whole: return "N";
@@ -61,7 +61,7 @@ void KeyFlags::add_to(CLI::App& app, bool all) {
           option = app.add_option_function<std::string>(
               flag, [take, &key](const std::string& text) { take(key.parse(text)); }, help);
         }
-        option->group(group_of(key))->type_name(placeholder(key));
+        option->group(group_of(key))->type_name(name_of_value(key));
         if (const auto value = value_of(key); !value.empty()) option->default_str(value);
       }
     }

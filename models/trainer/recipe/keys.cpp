@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
+#include "comm/transport/environment.h"
 #include "framework/base/error.h"
 #include "framework/base/joined.h"
 #include "framework/base/printable.h"
@@ -68,22 +68,6 @@ Rule number(const std::string& text, double low, double high, bool open = false)
     return fmt::format("a finite number{}{} is needed, not {}", text.empty() ? "" : " ", text, value);
   };
   return {.text = text, .choices = {}, .problem = problem, .low = low, .high = high};
-}
-
-// The edit distance: characters inserted, removed or replaced (Levenshtein 1966).
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    auto diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const auto replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
 }
 
 std::string last_word(const std::string& name) { return name.substr(name.rfind('.') + 1); }
@@ -262,7 +246,7 @@ void Keys::refuse_name(const std::string& name, const std::string& where) const 
   const Key* nearest = nullptr;
   std::size_t least = 0;
   for (const auto& key : keys_) {
-    const auto steps = std::min(distance(name, key.name), distance(last_word(name), last_word(key.name)) + 1);
+    const auto steps = std::min(edit_distance(name, key.name), edit_distance(last_word(name), last_word(key.name)) + 1);
     if (nearest == nullptr || steps < least) nearest = &key, least = steps;
   }
   const bool close = nearest != nullptr && least <= std::max<std::size_t>(2, last_word(name).size() / 2);

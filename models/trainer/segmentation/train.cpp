@@ -175,10 +175,14 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                        split.train.size(), volumes.seen->extents(), problem.channels, problem.outputs, split.test.size(), w[0],
                        w[1], w[2], contents.remark() + geometry.remark()),
        .values = values,
-       .explained = {{"validation",
-                      {fmt::format("volumes {}; windows overlap by {} of their extent", joined(split.test, " "), o.overlap),
-                       fmt::format("weights of {} bits", o.half_weights ? 16 : 32)}},
-                     {"settings of the network", lines_of(problem.values)}},
+       .explained =
+           [&] {
+             return std::vector<Explained>{
+                 {"validation",
+                  {fmt::format("volumes {}; windows overlap by {} of their extent", joined(split.test, " "), o.overlap),
+                   fmt::format("weights of {} bits", o.half_weights ? 16 : 32)}},
+                 {"settings of the network", lines_of(problem.values)}};
+           },
        .evaluate = evaluate,
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),
        .accuracy = [](const std::vector<double>& row) { return 1 - row[0]; },  // the mean Dice score

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,21 +18,14 @@
 #include "framework/base/joined.h"
 #include "framework/base/new_file.h"
 #include "framework/base/printable.h"
+#include "models/trainer/recipe/rule.h"
 
 namespace mpigrad::tool {
 namespace {
 
-// `rule` is the text for help and messages: "above 0".
-CLI::Validator number(const std::string& rule, const std::function<bool(double)>& holds) {
-  const auto check = [rule, holds](std::string& text) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0') return fmt::format("'{}' is not a number", text);
-    if (std::isfinite(value) && holds(value)) return std::string();
-    return rule.empty() ? fmt::format("a finite number is needed, not {}", text)
-                        : fmt::format("a finite number {} is needed, not {}", rule, text);
-  };
-  return {check, rule, "number"};
+// A rule of keys (models/trainer/recipe/rule.h) as a check of CLI11.
+CLI::Validator validator(const trainer::Rule& rule, const char* name) {
+  return {[problem = rule.problem](std::string& text) { return problem(text); }, rule.text, name};
 }
 
 // The argument at index `place` together with its option, or the option with its value.
@@ -112,34 +103,11 @@ int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
 
 }  // namespace
 
-CLI::Validator any_number() {
-  return number("", [](double) { return true; });
-}
-CLI::Validator number_above(double low) {
-  return number(fmt::format("above {}", low), [low](double x) { return x > low; });
-}
-CLI::Validator number_from(double low) {
-  return number(fmt::format("of {} or more", low), [low](double x) { return x >= low; });
-}
-CLI::Validator number_between(double low, double high) {
-  return number(fmt::format("from {} to {}", low, high), [low, high](double x) { return x >= low && x <= high; });
-}
-CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
-  const auto check = [low, high](std::string& text) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const auto digits = text.find_first_not_of('-');
-    const bool plain = digits != std::string::npos && (text[digits] != '0' || digits + 1 == text.size());
-    if (error == std::errc() && end == text.data() + text.size() && plain && value >= low && value <= high) return std::string();
-    return high == std::numeric_limits<std::int64_t>::max()
-               ? fmt::format("a whole number of {} or more, below 2^63, is needed, not '{}'", low, text)
-               : fmt::format("a whole number from {} to {} is needed, not '{}'", low, high, text);
-  };
-  return {check,
-          high == std::numeric_limits<std::int64_t>::max() ? fmt::format("of {} or more", low)
-                                                           : fmt::format("from {} to {}", low, high),
-          "whole number"};
-}
+CLI::Validator any_number() { return validator(trainer::any_number(), "number"); }
+CLI::Validator number_above(double low) { return validator(trainer::above(low), "number"); }
+CLI::Validator number_from(double low) { return validator(trainer::from(low), "number"); }
+CLI::Validator number_between(double low, double high) { return validator(trainer::between(low, high), "number"); }
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) { return validator(trainer::whole(low, high), "whole number"); }
 
 std::set<std::string> given_options(const CLI::App& app) {
   std::set<std::string> names;
