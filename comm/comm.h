@@ -16,6 +16,7 @@
 #include "comm/distributed/optimizer_reductions.h"
 #include "comm/distributed/redistribute.h"
 #include "comm/distributed/same_parameters.h"
+#include "comm/distributed/stages.h"
 #include "comm/distributed/upsample.h"
 #include "comm/halos/exchange.h"
 #include "comm/halos/periodic.h"

@@ -36,6 +36,7 @@
 #include "models/networks/unet3d.h"
 #include "models/nn/describe.h"
 #include "models/nn/layers.h"
+#include "models/nn/pipeline.h"
 #include "models/nn/sequential.h"
 #include "models/nn/summary.h"
 #include "models/train/checkpoint/checkpoint.h"

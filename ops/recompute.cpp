@@ -51,6 +51,8 @@ detail::Arrival detail::Arrival::next() {
   return arrival;
 }
 
+bool detail::Arrival::inside() { return Run::innermost != nullptr; }
+
 void detail::Arrival::keep(const Tensor& arrived) const {
   for (const auto& place : places_) *place = arrived.as_constant();
 }

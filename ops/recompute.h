@@ -34,6 +34,8 @@ class Arrival {
  public:
   // The next arrival of this thread's recompute() run; outside recompute() nothing is known and nothing is kept.
   static Arrival next();
+  // Whether recompute()'s function runs on this thread, under a tape.
+  static bool inside();
   // The tensor that arrived in the first run; no tensor in the first run.
   Tensor known() const { return known_; }
   bool wanted() const { return !places_.empty(); }

@@ -52,9 +52,10 @@ Tensor Grid::sum_over(const std::vector<int>& axes, const Tensor& x) const {
   return allreduce(constant(x.without_layout()), along(axes));
 }
 
-int ranks_of(const GridExtents& e) { return e.sample * e.depth * e.height * e.width * e.channel * e.filter; }
+int ranks_of(const GridExtents& e) { return e.sample * e.depth * e.height * e.width * e.channel * e.filter * e.stage; }
 
 GridPtr make_grid(const Communicator& world, const GridExtents& e, Overlap overlap) {
+  require(e.stage == 1, "[grid] {} stages are not an axis of a grid: nn::Pipeline has a grid for each stage", e.stage);
   std::vector<std::string> names{"sample", "depth", "height", "width"};
   std::vector<int> extents{e.sample, e.depth, e.height, e.width};
   if (e.channel != 1 || e.filter != 1) names.emplace_back("channel"), extents.push_back(e.channel);

@@ -1,5 +1,6 @@
 #include "framework/engine/op.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -26,6 +27,29 @@ CostLog::Pause::~Pause() { cost_log = before_; }
 
 namespace detail {
 namespace {
+
+bool any_stand_in(Inputs in) {
+  return std::any_of(in.begin(), in.end(), [](const Tensor& x) { return x && x.is_stand_in(); });
+}
+
+// True if operands are on different grids or on different devices.
+bool are_apart(Inputs in) {
+  const Tensor* first = nullptr;
+  const GridShape* grid = nullptr;
+  for (const auto& x : in) {
+    if (!x) continue;
+    if (!first) first = &x;
+    const auto* own = x.layout() ? x.layout()->grid.get() : nullptr;
+    if (x.device() != first->device() || (own && grid && own != grid)) return true;
+    if (own) grid = own;
+  }
+  return false;
+}
+
+void bring_together(std::string_view op, Tensors& in) {
+  for (const auto& x : in)
+    if (x && x.layout()) return x.layout()->grid->bring_together(op, in);
+}
 
 DeviceKind common_device(std::string_view op, Inputs in) {
   require(in.empty() || in[0], "[{}] the first operand is not a tensor", op);
@@ -150,6 +174,7 @@ OpObserver::OpObserver() {
 OpObserver::~OpObserver() { of_this_thread() = nullptr; }
 
 Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
+  if (are_apart(in)) bring_together(f.traits.name, in);
   const DeviceKind device = common_device(f.traits.name, in);
 
   // Layouts are checked before local shapes, so that all ranks throw the same error.
@@ -179,8 +204,10 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   } else {
     if (f.reuse)
       if (auto y = f.reuse(op, in)) out.push_back(std::move(y));
+    const bool stand_in = device == DeviceKind::dry && any_stand_in(in);
     for (auto i = out.size(); i < types.size(); ++i)
-      out.push_back(Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
+      out.push_back(stand_in ? Tensor::stand_in(types[i])
+                             : Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
     run(op, f, device, in, out);
   }
   if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, f.traits.communicates, in, out);

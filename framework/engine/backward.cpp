@@ -85,6 +85,11 @@ Tape::Tape()
 Tape::Tape(Parameters& parameters) : Tape() { parameters_ = &parameters; }
 Tape::~Tape() { std::erase(active, this); }
 
+void Tape::stop() {
+  recording_ = false, stopped_ = true;
+  std::erase(active, this);
+}
+
 bool Tape::replaying() { return replay_here.now; }
 
 bool Tape::recording() {
@@ -112,7 +117,20 @@ void Tape::read_unrecorded(std::span<const Tensor> inputs) {
     if (x && !x.is_constant()) read_lately.add(x.id());
 }
 
+namespace {
+
+// True if the op ran on tensors of other ranks.
+bool of_stand_ins(const Tape::Entry& entry) {
+  for (const auto* list : {&entry.outputs, &entry.inputs})
+    for (const auto& x : *list)
+      if (x) return x.is_stand_in();
+  return false;
+}
+
+}  // namespace
+
 void Tape::record(Entry entry) {
+  if (of_stand_ins(entry)) return;
   for (Tape* tape : active)
     if (tape->sees()) tape->equal_.note(entry.name, entry.equal_on, entry.divisor, entry.inputs, entry.outputs);
   // Cotangents are plain local tensors, so tensors that a vjp reads lose their layouts. Operands beyond the 32nd are never kept.
@@ -318,6 +336,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
                                  const GradientOptions& options) {
   require_unspent();
   require_waited();
+  require(!stopped_ || options.record == Record::no, "[gradient] a tape that was stopped cannot record the replay");
   const ReplayScope scope;
   recording_ = options.record == Record::yes;
   spent_ = options.record == Record::no;

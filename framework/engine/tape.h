@@ -130,6 +130,8 @@ class Tape {
                           const std::vector<Tensor>& with_respect_to, Record record = Record::no);
 
   const std::vector<Entry>& entries() const { return entries_; }
+  // Ends recording before gradient() is called, which may then be later, while other tapes record: for schedules of micro-batches.
+  void stop();
 
   // Used by apply() and by composite ops.
   static bool recording();
@@ -165,7 +167,7 @@ class Tape {
   std::map<std::pair<std::uint64_t, const void*>, Tensor> memo_;
   bool sees() const { return recording_ && !suspended_; }
   Parameters* parameters_ = nullptr;
-  bool recording_ = true, suspended_ = false, keeps_elements_ = true, spent_ = false;
+  bool recording_ = true, suspended_ = false, keeps_elements_ = true, spent_ = false, stopped_ = false;
 };
 
 // Suspends recording by the current tapes of this thread while in scope: for momentum encoders, metrics, running statistics.

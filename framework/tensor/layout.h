@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/tensor/shape.h"
@@ -48,6 +49,9 @@ struct GridShape {
   // The sum of x over the ranks that differ from this one only along `axes`, as a constant and outside of any tape: for counts.
   // Collective among these ranks. Here, without communicators, it is an Error.
   virtual Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const;
+  // Called before an op whose operands are on different grids or devices, on the grid of the first operand that has one. Grids of
+  // pipelines move the operands to one stage (comm/distributed/stages.h); others leave them, and the op refuses them.
+  virtual void bring_together(std::string_view op, std::vector<Tensor>& operands) const;
 };
 
 // `same` and `share` are the names of versions before 0.2; they will be removed in the minor version after it.

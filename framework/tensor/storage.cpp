@@ -51,6 +51,12 @@ Storage::Storage(std::int64_t bytes, DeviceKind device, std::int64_t room) : byt
   allocate();
 }
 
+std::shared_ptr<Storage> Storage::stand_in(std::int64_t bytes) {
+  auto storage = std::make_shared<Storage>(0, DeviceKind::dry);
+  storage->bytes_ = bytes, storage->stand_in_ = true;
+  return storage;
+}
+
 void Storage::allocate() const {
   if (device_ == DeviceKind::cuda) {
     require(cuda::available(), "[storage] {}", cuda::unavailable());
@@ -61,6 +67,7 @@ void Storage::allocate() const {
 }
 
 void Storage::release() const {
+  if (stand_in_) return;
   if (device_ == DeviceKind::cpu) pool().release(data_);
   if (device_ == DeviceKind::cuda) cuda::release(data_);
   data_ = nullptr;
@@ -68,7 +75,7 @@ void Storage::release() const {
 }
 
 void Storage::drop() {
-  if (!recipe_ || dropped_ || foreign_ || device_ == DeviceKind::cuda) return;
+  if (!recipe_ || dropped_ || foreign_ || stand_in_ || device_ == DeviceKind::cuda) return;
   if (room_claimed_ && data_) {
     const auto before = recipe_->begin, behind = bytes_ - recipe_->end;
     around_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(before + behind));

@@ -18,6 +18,9 @@ class Storage {
   // Uninitialised memory, 64-byte aligned; on a GPU that of this thread. On the dry device nothing is allocated, but the bytes
   // are counted. The first and the last `room` bytes belong to no tensor until claim_room().
   Storage(std::int64_t bytes, DeviceKind device, std::int64_t room = 0);
+  // Of a stand-in, for a tensor of other ranks (comm/distributed/stages.h): on the dry device, and not counted.
+  static std::shared_ptr<Storage> stand_in(std::int64_t bytes);
+  bool is_stand_in() const { return stand_in_; }
   // Memory that the caller owns; `release` is called when the last tensor is gone.
   Storage(void* memory, std::int64_t bytes, DeviceKind device, std::function<void()> release);
   ~Storage();
@@ -55,6 +58,7 @@ class Storage {
   // Releases the memory; the next access allocates it and runs the recipe. Halos around the recipe's bytes are kept. Does nothing
   // without a recipe, and on a GPU, where messages may still read the memory. Only for the thread that uses the tensor.
   void drop();
+  bool can_drop() const { return recipe_ != nullptr; }
 
  private:
   void allocate() const;
@@ -65,7 +69,7 @@ class Storage {
   std::int64_t bytes_ = 0, room_ = 0;
   std::uint64_t writes_ = 0;
   DeviceKind device_ = DeviceKind::cpu;
-  bool foreign_ = false;
+  bool foreign_ = false, stand_in_ = false;
   std::atomic<bool> room_claimed_{false};
   std::function<void()> release_;
   std::unique_ptr<Recipe> recipe_;

@@ -108,6 +108,8 @@ Tensor Tensor::with_room(const TensorType& type, DeviceKind device, std::int64_t
   return {type, std::make_shared<Storage>(bytes + 2 * room, device, room), room};
 }
 
+Tensor Tensor::stand_in(const TensorType& type) { return {type, Storage::stand_in(checked_bytes(type))}; }
+
 Tensor::Tensor(const Tensor& other) = default;
 Tensor& Tensor::operator=(const Tensor& other) = default;
 Tensor::Tensor(Tensor&& other) noexcept = default;
@@ -307,5 +309,7 @@ Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()>
 Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
   fail("[layout] this grid has no communicators to add over: {}", x);
 }
+
+void GridShape::bring_together(std::string_view, std::vector<Tensor>&) const {}
 
 }  // namespace mpigrad

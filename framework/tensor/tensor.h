@@ -42,6 +42,10 @@ class Tensor {
   explicit Tensor(const TensorType& type, DeviceKind device = current_device());
   // Uninitialised, in storage with `room` bytes before and after the elements.
   static Tensor with_room(const TensorType& type, DeviceKind device, std::int64_t room);
+  // For a tensor of other ranks: type without elements, on the dry device. Results of ops on stand-ins are stand-ins, and tapes do
+  // not record them.
+  static Tensor stand_in(const TensorType& type);
+  bool is_stand_in() const { return storage_ && storage_->is_stand_in(); }
   // Shares `storage`, beginning at `offset` bytes.
   Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset = 0);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "comm/distributed/local_parts.h"
+#include "models/nn/pipeline.h"
 #include "ops/recompute.h"
 #include "ops/views/views.h"
 
@@ -100,9 +101,11 @@ Tensor UNet3d::operator()(const Tensor& input) {
     x = run(downs_[i], x);
   }
   for (std::size_t i = 0; i < ups_.size(); ++i) {
-    const auto skip = std::move(skips.back());
+    auto skip = std::move(skips.back());
     skips.pop_back();
-    const auto wide = as(whole_channels(expansions_[i](x, Activation::none, spatial::global_spatial(skip))), skip);
+    const auto expanded = whole_channels(expansions_[i](x, Activation::none, spatial::global_spatial(skip)));
+    skip = nn::at_stage_of(expanded, skip);
+    const auto wide = as(expanded, skip);
     drop_until_read(x);
     const auto joined = join(wide, skip, 4);
     drop_until_read(skip);

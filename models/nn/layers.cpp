@@ -182,7 +182,8 @@ BatchNorm::BatchNorm(Module& parent, const std::string& name, const BatchNormAtt
   require(a_.momentum >= 0 && a_.momentum < 1, "[{}] momentum is in [0, 1), got {}", path(), a_.momentum);
 }
 
-Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
+Tensor BatchNorm::operator()(const Tensor& taken, Activation activation) {
+  const auto x = at_stage(taken);
   const Shape shape{channels_of(x)};
   const auto layout = layout_of_channels(x);
   LayerScope scope(path(), "batch_norm", a_.affine ? 2 * shape[0] : 0);
@@ -201,7 +202,8 @@ Tensor BatchNorm::operator()(const Tensor& x, Activation activation) {
   return scope.done(std::move(result.y));
 }
 
-Tensor GroupNorm::operator()(const Tensor& x, Activation activation) {
+Tensor GroupNorm::operator()(const Tensor& taken, Activation activation) {
+  const auto x = at_stage(taken);
   const Shape shape{channels_of(x)};
   const auto layout = layout_of_channels(x);
   LayerScope scope(path(),
@@ -229,7 +231,8 @@ Tensor of_whole_channels(const Tensor& x, const F& f) {
 
 }  // namespace
 
-Tensor LayerNorm::operator()(const Tensor& x) {
+Tensor LayerNorm::operator()(const Tensor& taken) {
+  const auto x = at_stage(taken);
   const Shape shape{channels_of(x)};
   LayerScope scope(path(), "layer_norm", a_.affine ? 2 * shape[0] : 0);
   const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(1), false) : Tensor(),
@@ -237,7 +240,8 @@ Tensor LayerNorm::operator()(const Tensor& x) {
   return scope.done(of_whole_channels(x, [&](const Tensor& rows) { return layer_norm(rows, gamma, beta, a_.epsilon); }));
 }
 
-Tensor RmsNorm::operator()(const Tensor& x) {
+Tensor RmsNorm::operator()(const Tensor& taken) {
+  const auto x = at_stage(taken);
   const Shape shape{channels_of(x)};
   LayerScope scope(path(), "rms_norm", a_.affine ? shape[0] : 0);
   const auto gamma = a_.affine ? parameter("gamma", shape, constant_value(1), false) : Tensor();

@@ -1,9 +1,6 @@
 #include "models/nn/module.h"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <cmath>
 #include <exception>
 #include <string_view>
 #include <utility>
@@ -14,8 +11,9 @@
 #include "framework/base/joined.h"
 #include "framework/base/warning.h"
 #include "framework/cuda/graph.h"
+#include "models/nn/layer_names.h"
+#include "models/nn/pipeline.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/random/random.h"
 #include "ops/views/views.h"
 
 namespace mpigrad::nn {
@@ -23,31 +21,6 @@ namespace {
 
 // A stable number for a name, so that a parameter's initial values depend only on its path and the seed.
 std::uint64_t hash(const std::string& text) { return fnv1a(fnv_start, text); }
-
-// The number at the end of text[0, end), and where it begins; -1 if there is none or it is too large.
-std::pair<std::int64_t, std::size_t> number_before(std::string_view text, std::size_t end) {
-  auto begin = end;
-  while (begin > 0 && std::isdigit(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
-  std::int64_t number = -1;
-  if (end - begin <= 9) std::from_chars(text.data() + begin, text.data() + end, number);
-  return {number, begin};
-}
-
-// True if `layers` of a LayerGrid names the layer of this path or a module that contains it.
-bool names_layer(std::string_view layers, std::string_view path) {
-  const auto ends = [&](std::size_t at) { return at == path.size() || path[at] == '.'; };
-  if (path.starts_with(layers) && ends(layers.size())) return true;
-  const auto dash = layers.rfind('-');
-  if (dash == std::string_view::npos) return false;
-  const auto [last, behind] = number_before(layers, layers.size());
-  const auto [first, begin] = number_before(layers, dash);
-  const auto prefix = layers.substr(0, begin);
-  if (behind != dash + 1 || first < 0 || last < 0 || !path.starts_with(prefix)) return false;
-  auto end = begin;
-  while (end < path.size() && std::isdigit(static_cast<unsigned char>(path[end])) != 0) ++end;
-  const auto number = number_before(path, end).first;
-  return ends(end) && end > begin && number >= first && number <= last;
-}
 
 bool are_equal(const Grid& a, const Grid& b) {
   return a.names == b.names && a.extents == b.extents && a.overlap() == b.overlap();
@@ -68,34 +41,6 @@ Tensor stand_in(const LayoutPtr& input, DType dtype) {
 }
 
 }  // namespace
-
-Tensor Initialiser::operator()(const Shape& shape, DType dtype, const Philox& random, const LayoutPtr& layout) const {
-  if (of_block_) return of_block_(shape, dtype, random, layout);
-  const auto whole = of_all_(shape, dtype, random);
-  if (!layout) return whole;
-  const Untaped scope;
-  const auto box = layout->box();
-  return slice(whole, box.begin, box.end);
-}
-
-Initialiser constant_value(double value) {
-  return [=](const Shape& shape, DType dtype, const Philox&, const LayoutPtr& layout) {
-    return full(layout ? layout->box().extents() : shape, value, dtype);
-  };
-}
-
-Initialiser glorot_uniform(double fan_in, double fan_out) {
-  const double bound = std::sqrt(6 / (fan_in + fan_out));
-  return [=](const Shape& shape, DType dtype, const Philox& random, const LayoutPtr& layout) {
-    return random_uniform(shape, random, -bound, bound, dtype, layout);
-  };
-}
-
-Initialiser he_normal(double fan_in) {
-  return [=](const Shape& shape, DType dtype, const Philox& random, const LayoutPtr& layout) {
-    return random_normal(shape, random, 0, std::sqrt(2 / fan_in), dtype, layout);
-  };
-}
 
 Module::Module() : root_(this), paths_(std::make_shared<Paths>()), state_(std::make_unique<State>()) {}
 
@@ -204,6 +149,13 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
       state_->storage = std::make_shared<Grid>(state_->grid->world(), std::vector<std::string>{"rank"},
                                                std::vector<int>{state_->grid->ranks()});
   }
+  if (options.pipeline) {
+    require(options.grids.empty() && !options.sharded_weights && options.device != DeviceKind::dry,
+            "[module] in a pipeline layers have no grids of their own, weights are not in parts, and the device is not dry");
+    require(input.layout() && input.layout()->grid == options.pipeline->grid(),
+            "[module] the input of a network in a pipeline has a layout on the pipeline's grid(): {}", input);
+    state_->pipeline = options.pipeline;
+  }
   require(input.layout() || (options.grids.empty() && !options.sharded_weights),
           "[module] grids for layers, and weights in parts, need an input with a layout");
   for (const auto& own : options.grids)
@@ -220,11 +172,18 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
     else own.grid = *found;
   }
   state_->building = true;
-  state_->made_in_build.clear();
-  {
+  const auto run = [&] {
+    state_->made_in_build.clear();
     Untaped scope;
-    forward(inputs);
+    forward(options.pipeline ? options.pipeline->inputs(inputs) : inputs);
+  };
+  if (const auto& pipeline = options.pipeline) {
+    if (pipeline->chooses()) pipeline->choose(run);
+    state_->declared.clear(), state_->buffers.clear(), state_->buffer_layouts.clear(), state_->elsewhere.clear();
+    pipeline->begin_build();
   }
+  run();
+  if (options.pipeline) options.pipeline->end_build();
   state_->building = false;
   for (const auto& own : state_->grids)
     require(std::any_of(state_->placed.begin(), state_->placed.end(),
@@ -232,11 +191,25 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
             "[module] no layer with weights is called {}; there are {}", own.layers,
             joined(std::vector<std::string>(state_->placed.begin(), state_->placed.end()), ", "));
 
+  make_parameters(options);
+}
+
+void Module::make_parameters(const BuildOptions& options) {
   UseDevice device(options.device);
   for (const auto& declared : state_->declared) {
     const Philox random{state_->seed, hash(declared.name)};
-    const auto made = declared.initialise(declared.shape, state_->dtype, random, declared.layout);
-    const Tensor value = declared.layout ? made.with_layout(declared.layout) : same(made);
+    Tensor value;
+    if (const auto& pipeline = state_->pipeline) {
+      const auto& on_stage = state_->on_stage.at(declared.name);
+      const auto stored = pipeline->messages().stored(pipeline->messages().stage_of(*on_stage), *on_stage);
+      const bool mine = on_stage->grid == pipeline->grid();
+      value = (mine ? declared.initialise(declared.shape, state_->dtype, random, declared.layout)
+                    : Tensor({stored->box().extents(), state_->dtype}))
+                  .with_layout(stored);
+    } else {
+      const auto made = declared.initialise(declared.shape, state_->dtype, random, declared.layout);
+      value = declared.layout ? made.with_layout(declared.layout) : same(made);
+    }
     state_->places[declared.name] = state_->parameters.size();
     state_->parameters.add(declared.name, value, declared.decay);
   }
@@ -255,8 +228,16 @@ const LayerSplit& Module::split() const {
   return own && own->split ? *own->split : root().state_->split;
 }
 
+int Module::stage() const { return root().state_->pipeline->stage_of(path_, building()); }
+
+Tensor Module::at_stage(const Tensor& x) const {
+  const auto& pipeline = root().state_->pipeline;
+  return pipeline ? pipeline->moved(x, path_, building()) : x;
+}
+
 Tensor Module::placed(const Tensor& x) const {
   auto& state = *root().state_;
+  if (state.pipeline) return at_stage(x);
   if (state.grids.empty()) return x;
   if (state.building) state.placed.insert(path_);
   if (!x.layout()) return x;
@@ -304,8 +285,13 @@ Tensor Module::parameter(const std::string& name, const Shape& shape, const Init
     if (known == state.declared.end())
       known = state.declared.insert(
           known, {full_name, shape, initialise, decay, layout && layout->has(Placement::split) ? layout : nullptr});
-    const Tensor stand_in = known->layout ? Tensor({known->layout->box().extents(), state.dtype}).with_layout(known->layout)
-                                          : same(Tensor({shape, state.dtype}));
+    auto on_stage = known->layout;
+    if (state.pipeline) {
+      if (!on_stage) on_stage = state.pipeline->messages().replicated(stage(), shape);
+      state.on_stage[full_name] = on_stage;
+    }
+    const Tensor stand_in =
+        on_stage ? Tensor({on_stage->box().extents(), state.dtype}).with_layout(on_stage) : same(Tensor({shape, state.dtype}));
     detail::name_parameter(stand_in, full_name);
     return stand_in;
   }
@@ -316,7 +302,10 @@ Tensor Module::parameter(const std::string& name, const Shape& shape, const Init
   const auto& global = global_shape(value);
   require(global == shape, "[module] {} was built as {}, this input needs {}", full_name, global, shape);
   detail::name_parameter(value, full_name);
-  return value;
+  if (!state.pipeline) return value;
+  const auto& on_stage = state.on_stage.at(full_name);
+  if (on_stage->grid == state.pipeline->grid()) return value.with_layout(on_stage);
+  return state.pipeline->messages().stand_in(on_stage, state.dtype);
 }
 
 Tensor Module::computed(const Tensor& x) const { return is_half(compute_dtype()) ? cast(x, compute_dtype()) : x; }
@@ -324,14 +313,38 @@ Tensor Module::computed(const Tensor& x) const { return is_half(compute_dtype())
 Tensor& Module::buffer(const std::string& name, const Shape& shape, double value, const LayoutPtr& layout) {
   auto& state = *root().state_;
   const auto full_name = path_.empty() ? name : path_ + "." + name;
+  const bool split = layout && layout->has(Placement::split);
+  if (state.pipeline) {
+    auto& on_stage = state.buffer_layouts[full_name];
+    if (!on_stage) on_stage = split ? layout : state.pipeline->messages().replicated(stage(), shape);
+    if (on_stage->grid != state.pipeline->grid())
+      return state.elsewhere[full_name] = state.pipeline->messages().stand_in(on_stage, state.dtype).without_layout();
+  }
   auto& slot = state.buffers[full_name];
   if (!slot) {
     UseDevice device(state.buffers_on);
-    const bool split = layout && layout->has(Placement::split);
     slot = full(split ? layout->box().extents() : shape, value, state.dtype);
     if (split) slot = slot.with_layout(layout);
   }
   return slot;
+}
+
+std::vector<NamedTensor> Module::all_buffers() const {
+  const auto& state = *root().state_;
+  std::vector<NamedTensor> result;
+  if (!state.pipeline) {
+    for (const auto& [name, value] : state.buffers) result.push_back({name, value});
+    return result;
+  }
+  const auto& messages = state.pipeline->messages();
+  for (const auto& [name, on_stage] : state.buffer_layouts) {
+    const auto stored = messages.stored(messages.stage_of(*on_stage), *on_stage);
+    const auto mine = state.buffers.find(name);
+    const auto value =
+        mine != state.buffers.end() ? mine->second : Tensor({stored->box().extents(), state.dtype}, DeviceKind::cpu);
+    result.push_back({name, value.with_layout(stored)});
+  }
+  return result;
 }
 
 Philox Module::random_of_all_steps() const { return {root().state_->seed, hash(path_)}; }

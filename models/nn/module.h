@@ -21,6 +21,8 @@
 
 namespace mpigrad::nn {
 
+class Pipeline;
+
 // Fills a parameter: (global shape, type, a generator of its own) -> tensor on the current device; with a layout as fourth
 // argument, this rank's block of it. A function that takes no layout makes the whole tensor, and only the block is kept.
 class Initialiser {
@@ -95,6 +97,9 @@ struct BuildOptions {
   // tape; where ranks have different samples or places, the gather's adjoint, a reduce-scatter, is the reduction of the gradient.
   // Only for layers of this library; biases and norms stay whole.
   bool sharded_weights = false;
+  // Runs consecutive layers on different ranks (models/nn/pipeline.h). The layout of the input is on the pipeline's grid(). A
+  // rank stores the parameters and statistics of its stage; files have those of all. Error: with `grids` or `sharded_weights`.
+  std::shared_ptr<Pipeline> pipeline{};
 };
 
 class Module {
@@ -129,7 +134,11 @@ class Module {
   Parameters& parameters() { return root().state_->parameters; }
   operator Parameters&() { return parameters(); }  // Tape tape(net); Adam adam(net, ...)
   // State that is not trained: running statistics, by path. On a GPU, steps change them in place.
+  // In a pipeline those of this rank's stage.
   std::map<std::string, Tensor>& buffers() { return root().state_->buffers; }
+  // The same for files: in a pipeline those of all stages, each with the layout of a tensor that one stage stores.
+  std::vector<NamedTensor> all_buffers() const;
+  const std::shared_ptr<Pipeline>& pipeline() const { return root().state_->pipeline; }  // of build(), or null
 
   // Switches between training and evaluation: dropout and batch norm differ.
   void train(bool on = true) { root().state_->training = on; }
@@ -158,6 +167,8 @@ class Module {
   const LayerSplit& split() const;
   // x on this layer's grid. A layer with weights calls it first.
   Tensor placed(const Tensor& x) const;
+  // x on this layer's stage of a pipeline: for layers with parameters that do not call placed().
+  Tensor at_stage(const Tensor& x) const;
   // The result of a network: with whole channels, on the network's grid.
   Tensor given_out(const Tensor& y) const;
   // The layout of a weight of this shape: `split`, or, without it, the layout in parts if weights are stored in parts.
@@ -191,6 +202,10 @@ class Module {
     std::set<std::string> placed;  // layers that build() placed on grids
     GridPtr grid;                  // the network's
     GridPtr storage;               // one axis of all ranks, if weights are stored in parts
+    std::shared_ptr<Pipeline> pipeline;
+    std::map<std::string, LayoutPtr> on_stage;        // in a pipeline: layouts of parameters on their stages' grids
+    std::map<std::string, LayoutPtr> buffer_layouts;  // likewise, of all stages' buffers
+    std::map<std::string, Tensor> elsewhere;          // stand-ins for buffers of other stages
     bool told_step = false;
     // The tape during which numbers were last drawn, and the step, if set_step() was never called.
     std::uint64_t drawn_under = 0;
@@ -207,6 +222,9 @@ class Module {
   const LayerGrid* own_grid() const;
   // A parameter replicated on all ranks of the grid for which the network is built.
   Tensor same(const Tensor& parameter) const;
+  // This layer's stage of the network's pipeline.
+  int stage() const;
+  void make_parameters(const BuildOptions& options);
 
   Module* root_;
   std::string path_;

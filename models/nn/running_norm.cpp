@@ -33,7 +33,8 @@ void count_step(const Tensor& x, Tensor& mean, Tensor& variance, Tensor& steps) 
 
 }  // namespace
 
-Tensor RunningNorm::operator()(const Tensor& x) {
+Tensor RunningNorm::operator()(const Tensor& taken) {
+  const auto x = at_stage(taken);
   const Shape channels{x.dim(1)};
   const auto gamma = parameter("gamma", channels, constant_value(1), false);
   const auto beta = parameter("beta", channels, constant_value(0), false);

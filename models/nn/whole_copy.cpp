@@ -28,7 +28,7 @@ void copy_whole(Module& from, Module& to) {
             "[copy_whole] {}, {}, for {}, {}", sources[i].name, value, target.name, target.value);
     detail::copy_bytes(value.device(), target.value.raw(), value.raw(), value.bytes());
   }
-  for (const auto& [name, value] : from.buffers()) to.buffers()[name] = constant(whole_value(value) * 1);
+  for (const auto& [name, value] : from.all_buffers()) to.buffers()[name] = constant(whole_value(value) * 1);
 }
 
 }  // namespace mpigrad::nn

@@ -13,6 +13,7 @@
 #include "framework/cuda/staging.h"
 #include "framework/engine/activity.h"
 #include "framework/engine/buckets.h"
+#include "models/nn/pipeline.h"
 #include "models/train/profile.h"
 #include "models/train/step_graph.h"
 #include "models/train/stragglers.h"
@@ -41,8 +42,9 @@ class Losses {
   };
   // `arrived` is called for the steps in order, on all ranks after the same calls.
   Losses(const Communicator& world, std::function<void(const Step&)> arrived) : world_(world), arrived_(std::move(arrived)) {}
-  void add(const Tensor& share, const Step& step) {
-    if (share.device() != DeviceKind::cuda) return arrive(step, detail::local_item(share), share.layout());
+  void add(const Tensor& share, const Step& step, const nn::Pipeline* pipeline = nullptr) {
+    if (pipeline) return arrive(step, pipeline->total(share));
+    if (share.device() != DeviceKind::cuda) return arrive(step, total(detail::local_item(share), share.layout(), world_));
     require(share.elements() == 1, "[fit] a loss has one element: {}", share);
     values_.add(share);
     pending_.push_back({step, share.layout()});
@@ -61,10 +63,10 @@ class Losses {
     const auto value = values_.take();
     const auto first = std::move(pending_.front());
     pending_.pop_front();
-    arrive(first.step, value, first.layout);
+    arrive(first.step, total(value, first.layout, world_));
   }
-  void arrive(Step step, double share, const LayoutPtr& layout) {
-    step.loss = total(share, layout, world_);
+  void arrive(Step step, double loss) {
+    step.loss = loss;
     require(std::isfinite(step.loss), "[fit] the loss is {} in epoch {}, step {}: a smaller learning rate or clipping may help",
             step.loss, step.epoch + 1, step.step + 1);
     arrived_(step);
@@ -146,6 +148,11 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
   bool last = true;  // last micro-batch of a step
   double weight = 0;
   MicroBatches parts(options.accumulate);
+  const auto update = [&](const Gradients& gradients, double rest) {
+    if (!options.loss_scale) return optimizer.step(gradients, {.scale = rest, .max_norm = options.clip_norm});
+    if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm / rest))
+      optimizer.step(gradients, {.scale = taken->scale * rest});
+  };
   const StepGraph::Step one_step = [&](const std::vector<Tensor>& batch) {
     Tape tape(net);
     const auto share = loss(cast(net(batch[0]), net.dtype()), batch[1]);
@@ -167,13 +174,31 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       world.transport().allreduce(&small, &small, 1, DType::float64, CombineOp::sum);
       options.noise->add(small, squared_norm(gradients) * unscale * unscale);
     }
-    if (last && options.loss_scale) {
-      if (const auto taken = options.loss_scale->unscaled(gradients, options.clip_norm / rest))
-        optimizer.step(gradients, {.scale = taken->scale * rest});
-    } else if (last) {
-      optimizer.step(gradients, {.scale = rest, .max_norm = options.clip_norm});
-    }
+    if (last) update(gradients, rest);
     return share;
+  };
+  auto* const pipeline = net.pipeline().get();
+  require(!pipeline || !options.noise, "[fit] the gradient noise scale is not measured in a pipeline");
+  struct Held {
+    Tensor x, y;
+    Losses::Step at;
+  };
+  std::vector<Held> held;  // the micro-batches of a pipeline's step
+  const auto pipelined_step = [&](std::int64_t first_step) {
+    const double scale = options.loss_scale ? options.loss_scale->value() : 1;
+    std::vector<double> factors;
+    for (const auto& each : held) factors.push_back(scale * parts.factor(each.at.weight));
+    std::vector<Tensor> shares(held.size());
+    const auto of_micro = [&](std::int64_t m) {
+      const auto i = static_cast<std::size_t>(m);
+      shares[i] = loss(cast(net(pipeline->input(held[i].x)), net.dtype()), pipeline->target(held[i].y));
+      return factors[i] == 1 ? shares[i] : shares[i] * factors[i];
+    };
+    const auto step = pipeline->gradient(net, static_cast<std::int64_t>(held.size()), of_micro, first_step);
+    update(step.gradients, parts.rest());
+    if (options.averages) options.averages->update();
+    for (std::size_t i = 0; i < held.size(); ++i) losses.add(shares[i], held[i].at, pipeline);
+    held.clear();
   };
   if (options.noise) begin_noise(*options.noise, loader, world, options.accumulate);
   std::optional<StepGraph> graph;
@@ -181,6 +206,7 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     graph.emplace(net, optimizer, world,
                   StepGraphOptions{.reason = options.loss_scale       ? "the host reads the gradients for the loss scale"
                                              : options.accumulate > 1 ? "several batches make a step"
+                                             : pipeline               ? "stages exchange messages"
                                              : options.noise          ? "the host reads the gradients for their noise"
                                                                       : ""});
   for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
@@ -208,9 +234,15 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       if (options.learning_rate) optimizer.set_learning_rate(options.learning_rate(step));
       const auto n = global_shape(batch.x)[0];
       weight = options.weight ? options.weight(batch.y) : static_cast<double>(n);
-      const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
-      if (last && options.averages) options.averages->update();
-      losses.add(share, {.epoch = epoch, .step = step, .samples = n, .weight = weight});
+      const Losses::Step at{.epoch = epoch, .step = step, .samples = n, .weight = weight};
+      if (pipeline) {
+        held.push_back({batch.x, batch.y, at});
+        if (last) pipelined_step(epoch * steps * options.accumulate + micro - options.accumulate);
+      } else {
+        const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
+        if (last && options.averages) options.averages->update();
+        losses.add(share, at);
+      }
       if (options.profile && last) options.profile->end_step();
       if (last) clock.step();
       const auto behind = micro / options.accumulate;
@@ -257,7 +289,7 @@ Predictions predict(nn::Module& net, const data::Loader& loader) {
   for (const auto& batch : loader.epoch(0)) {
     const auto samples = loader.samples_of(0, step++);
     result.samples.insert(result.samples.end(), samples.begin(), samples.end());
-    predicted.push_back(whole(cast(net(batch.x), net.dtype())));
+    predicted.push_back(whole(cast(nn::run_everywhere(net, batch.x), net.dtype())));
     truth.push_back(whole(batch.y));
   }
   result.predicted = values_of(predicted), result.truth = values_of(truth);

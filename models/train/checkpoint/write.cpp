@@ -51,7 +51,7 @@ std::vector<NamedTensor> network_tensors(nn::Module& net) {
   auto& parameters = net.parameters();
   require(parameters.size() > 0, "[checkpoint] the network has no parameters: call build() first");
   for (std::size_t i = 0; i < parameters.size(); ++i) list.push_back({"parameters/" + parameters[i].name, parameters[i].value});
-  for (const auto& [name, value] : net.buffers()) list.push_back({"buffers/" + name, value});
+  for (const auto& [name, value] : net.all_buffers()) list.push_back({"buffers/" + name, value});
   return list;
 }
 

@@ -1,0 +1,89 @@
+#pragma once
+// Stages of a pipeline: groups of equally many ranks, each with a grid of the same shape, and the messages between them.
+//
+// Every rank runs the whole program. A distributed tensor belongs to the stage of its grid. On the ranks of other stages it is a
+// stand-in on the dry device: type and layout without elements, so that ops on it cost almost nothing and no tape keeps them
+// (Tape::skip_dry). move() carries a tensor to another stage, and its adjoint carries the cotangent back. An op whose operands
+// belong to several stages first moves them to the last of these stages: so skip connections and weights that several stages use
+// are messages, too.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "comm/distributed/grid.h"
+
+namespace mpigrad {
+
+class Stages : public std::enable_shared_from_this<Stages> {
+ public:
+  // Collective over `world`, whose ranks are `count` times those of `each`: stage 0 has the first of them. Error: another number.
+  static std::shared_ptr<const Stages> make(const Communicator& world, int count, const GridExtents& each,
+                                            Overlap overlap = Overlap::automatic);
+
+  int count() const { return static_cast<int>(grids_.size()); }
+  int mine() const { return mine_; }  // this rank's stage
+  const GridPtr& grid() const { return grids_[static_cast<std::size_t>(mine_)]; }
+  // The stage of a tensor, or -1 if it has no layout or is on another grid.
+  int stage_of(const Tensor& x) const { return x.layout() ? stage_of(*x.layout()) : -1; }
+  int stage_of(const Layout& layout) const;
+
+  // x, of which every stage has read the same, as a tensor of one stage: for batches. x is on grid().
+  Tensor at(int stage, const Tensor& x) const;
+  // x on another stage. Recorded, unless x is constant: the adjoint moves the cotangent back. Sending does not wait; a rank of
+  // stage `to` waits for the message. All ranks of both stages call it, at the same place of their programs.
+  Tensor move(const Tensor& x, int to) const;
+  // The elements of x on every stage, as a constant on grid(). Collective over all ranks.
+  Tensor everywhere(const Tensor& x) const;
+  double everywhere(double value, int stage) const;
+
+  // The layout of a tensor that only one stage stores, on a grid of all ranks whose first axis is `stage`: blocks on the other
+  // stages are empty. `on_stage`: its layout on that stage's grid. Error: no dimension is whole.
+  LayoutPtr stored(int stage, const Layout& on_stage) const;
+  // The replicated layout on a stage's grid.
+  LayoutPtr replicated(int stage, const Shape& global) const;
+  // A tensor of that layout on another stage, without elements.
+  Tensor stand_in(const LayoutPtr& layout, DType dtype, bool constant = false) const;
+
+  // While it is in scope, a tensor that has been moved to a stage is not sent there again: for one forward pass.
+  class Pass {
+   public:
+    explicit Pass(const Stages& stages) : stages_(stages) { stages_.remembers_ = true; }
+    ~Pass() { stages_.remembers_ = false, stages_.moved_.clear(); }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+   private:
+    const Stages& stages_;
+  };
+  // Waits until all messages of this rank have been received.
+  void flush() const { sent_.clear(); }
+  // Messages that this rank has sent to other stages so far.
+  struct Traffic {
+    std::int64_t messages = 0, bytes = 0;
+  };
+  const Traffic& sent() const { return traffic_; }
+
+ private:
+  struct Sent {
+    Tensor x;  // kept until the message has been received
+    Pending message;
+  };
+  Stages() = default;
+  // The two halves of move(), each the other's adjoint.
+  void send(const Tensor& x, int to) const;
+  Tensor receive(const TensorType& type, int from) const;
+
+  int mine_ = 0;
+  std::vector<GridPtr> grids_;  // by stage; those of other stages are dry
+  GridPtr whole_;               // stage x the axes of a stage
+  Communicator across_;         // the ranks at this rank's place in all stages
+  mutable std::vector<Sent> sent_;
+  mutable Traffic traffic_;
+  mutable bool remembers_ = false;
+  mutable std::map<std::pair<std::uint64_t, int>, Tensor> moved_;
+};
+
+}  // namespace mpigrad
