@@ -1,8 +1,8 @@
 #pragma once
-// Shared parts of the functions of tensors with split channels. Not installed.
+// Code that the functions of tensors with split channels share. Not installed.
 //
-// Along an axis that splits channels, each rank that has its operands runs a separate problem with fewer channels. A view
-// describes x that way: its channels are the rank's, and the axis does not concern it.
+// Along a grid axis that splits channels, each rank first gets its operands and then runs a separate problem with fewer channels.
+// A view is x as an operand of that problem: it has only the rank's channels, and counts as replicated along the axis.
 
 #include <initializer_list>
 
@@ -12,10 +12,10 @@
 
 namespace mpigrad::spatial {
 
-// True if the last dimension of a distributed x is split, or a parameter used with x.
+// True if the last dimension of a distributed x is split, or if a parameter used with x is.
 bool splits_channels(const Tensor& x, std::initializer_list<Tensor> parameters);
-// own_channels(): the view of this rank's channels. with_channels_of(), the inverse: y, whose channels are those of a view of x,
-// split as x is. Without a split both return the tensor itself.
+// own_channels() returns the view of this rank's channels. with_channels_of() is the inverse: y, whose channels are those of a
+// view of x, becomes a tensor with channels split as in x. Without a split both return the tensor itself.
 Tensor own_channels(const Tensor& x);
 Tensor with_channels_of(const Tensor& x, const Tensor& y);
 // This rank's block of w, a parameter used with x, whose dimension `dimension` corresponds to x's channels. w without a layout is

@@ -7,10 +7,10 @@
 //             is used as it is (adjoint: allreduce); where its channels are split, they are gathered (adjoint: reduce-scatter)
 //   channels  x's channels, the weight's inputs or both are split: every rank has a partial sum, which is completed by an
 //             allreduce or, where split outputs are requested, by a reduce-scatter
-//   groups    of a grouped product; x, weight and y are cut between groups, and nothing is sent
+//   groups    the product is grouped; x, weight and y are cut between groups, and nothing is sent
 //
-// A weight that has a split layout stays split, and so does its gradient: 1/P of the memory. Of a weight that is replicated each
-// rank uses a part, and the gradient is assembled from the parts. The same holds for biases and the parameters of norms.
+// A weight that has a split layout stays split, and so does its gradient: 1/P of the memory. If a weight is replicated, each rank
+// uses a part of it, and the gradient is assembled from the parts. The same holds for biases and the parameters of norms.
 
 #include <cstdint>
 #include <string_view>

@@ -1,5 +1,5 @@
 #pragma once
-// Shared parts of the distributed functions of layers. Not installed.
+// Code that the distributed functions of layers share. Not installed.
 
 #include <array>
 #include <vector>
@@ -52,7 +52,7 @@ int halo_dimension(const WindowedPlan& plan);
 // The first split dimension between those of the samples and the channels, or -1: outputs are allocated with room for halos
 // there.
 int halo_dimension(const Layout& layout);
-// True if each rank stores a part of weight w, on another grid than x's: w is used by that layout.
+// True if each rank stores a part of weight w by a layout on another grid than x's. Such a weight is gathered before it is used.
 bool is_stored(const Tensor& x, const Tensor& w);
 // w, a parameter used with x's local part, replicated over the axes along which x varies; a w stored in parts is gathered.
 Tensor replicated_for(const Tensor& x, const Tensor& w);

@@ -1,5 +1,5 @@
 #pragma once
-// Converts a tensor from any layout to any other without partial sums, over the same ranks.
+// Converts a tensor from any layout to any layout that has no partial sums, over the same ranks.
 
 #include "comm/distributed/grid.h"
 #include "framework/engine/op.h"
@@ -15,7 +15,7 @@ Tensor gather_all(const Tensor& x);
 
 namespace ops {
 
-// Permutes and copies one logical value between layouts without partial sums. The transpose, in the space where a replicated
+// Permutes and copies one logical value between layouts that have no partial sums. The transpose, in the space where a replicated
 // value counts once, is the redistribution back.
 struct Redistribute {
   LayoutPtr from, to;

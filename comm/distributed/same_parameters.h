@@ -1,6 +1,6 @@
 #pragma once
-// Checks that parameters which should be equal on several ranks are. Where a program bypasses its layouts (`without_layout()`, or
-// a weight that is used without `replicate`), each rank accumulates only its own gradients, and the weights drift apart.
+// Checks that parameters are equal on the ranks where they should be. Where a program bypasses its layouts (`without_layout()`,
+// or a weight that is used without `replicate`), each rank accumulates only its own gradients, and the weights drift apart.
 
 #include <string_view>
 

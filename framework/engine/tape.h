@@ -97,8 +97,8 @@ class Tape {
     // For the two entries of a request, its start and its wait: a description. A start without its wait is an Error before a
     // replay begins.
     std::shared_ptr<const std::string> request{};
-    // For a plain allreduce, on rank 1 of its communicator: the number of ranks, on all of which the output is equal although no
-    // layout says so. Otherwise 0. Not on rank 0, which may be the only one that passes an objective, for all ranks.
+    // For a plain allreduce: the number of ranks on which the output is equal although no layout says so. Set on rank 1 of the
+    // communicator only, otherwise 0: rank 0 may be the one that passes the objective for all ranks.
     int equal_on = 0;
     double divisor = 0;  // detail::EqualValues::note
     // Write counts and hash of the kept elements, to detect overwriting: framework/engine/kept_memory.h.

@@ -90,7 +90,7 @@ constexpr DType dtype_of() {
 //
 //   visit_floating        float32, float64                    kernels that compute; a 16-bit type is refused
 //   visit_any_floating    these, bfloat16 and float16         code that only converts and rounds
-//   visit_integral        booleans and integers but uint16    kernels that compute; uint16 is refused
+//   visit_integral        booleans, integers except uint16    kernels that compute; uint16 is refused
 //   visit_any_integral    these and uint16                    code that looks labels up, or only converts
 //   visit_arithmetic      visit_floating, visit_integral      kernels that compute
 //   visit_any_arithmetic  visit_any_floating, visit_integral  a GPU's kernels, which widen and round

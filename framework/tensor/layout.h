@@ -6,8 +6,8 @@
 //   split       one of its dimensions is cut in blocks along the axis;
 //   replicated  one value, stored on all ranks of the axis; its cotangent is replicated, too;
 //   partial     a partial sum: the value is the sum over the ranks of the axis. Its cotangent is replicated.
-// A tensor without a layout is plain: nothing says how its values on different ranks are related, and ops on plain tensors only
-// are local. Functions of comm/distributed/ take a plain parameter next to a distributed tensor as equal on all ranks.
+// A tensor without a layout is plain: nothing says how its values on different ranks are related, and an op whose operands are
+// all plain is local. Functions of comm/distributed/ treat a plain parameter of a distributed tensor as equal on all ranks.
 
 #include <cstdint>
 #include <memory>

@@ -17,7 +17,7 @@ Tensor fused_or_behind(Activation activation, F&& f) {
   return activation.is_fused() ? f(activation.fused()) : activate(f(scalar::Fused{}), activation);
 }
 
-// The functions of the constants of Activation: gelu(x), silu(x), ...; others are in elementwise.h.
+// A function for each constant of Activation: gelu(x), silu(x), ...; others are in elementwise.h.
 Tensor elu(const Tensor& x, double alpha = 1);
 #define MPIGRAD_MAKE(F, name, ...) Tensor name(const Tensor& x);
 MPIGRAD_PLAIN_ACTIVATIONS(MPIGRAD_ROW_AS_IS, MPIGRAD_MAKE)
