@@ -30,9 +30,9 @@ Topology graph(const Communicator& comm, const std::vector<int>& destinations);
 Topology cartesian(const Communicator& comm, const std::vector<int>& extents, const std::vector<bool>& periodic);
 
 // rows: one number per source or destination. If receive rows are left out, the ranks exchange them; either all ranks give them
-// or none, including ranks without sources. At an open end there is no rank to ask: its block has as many rows as the block that
-// is sent there (the destination at the same place in the list; none where that is not an open end), and in neighbor_allgather as
-// many as x.
+// or none, including ranks without sources. At an open end no rank can tell the number of rows. In neighbor_alltoall the received
+// block then has as many rows as the block sent to the destination at the same place in the list, if that is an open end too,
+// otherwise none; in neighbor_allgather it has as many as x.
 // Block i of y = the block that source i sends here;  xbar = the cotangents that come back from the destinations
 Tensor neighbor_alltoall(const Tensor& x, const Topology& topology, Rows send_rows, std::optional<Rows> receive_rows = {});
 // Block i of y = x of source i;  xbar = the sum of what the destinations return

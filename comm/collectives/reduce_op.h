@@ -1,5 +1,5 @@
 #pragma once
-// Reductions over ranks besides the plain sum, and who gets the cotangent where ranks tie: comm/collectives/reductions.h.
+// Reductions over ranks besides the plain sum, and which ranks get the cotangent of a tie: comm/collectives/reductions.h.
 
 #include <cstdint>
 #include <string_view>

@@ -1,5 +1,5 @@
 #pragma once
-// Shared parts of the files of this folder: handles that close themselves, error texts, types. All of it runs on the I/O thread.
+// Code that the files of this folder share: handles that close themselves, error texts, types. All of it runs on the I/O thread.
 
 #ifndef MPICH_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX 1  // hdf5.h may include mpi.h, whose C++ bindings are not used

@@ -33,10 +33,10 @@ struct Hdf5Dataset {
 enum class Hdf5Reach : std::uint8_t { file, folder };
 
 // A file open for reading, by the serial driver: no call communicates, and every rank may read what it likes. Names, sizes and
-// texts in the file are trusted only as far as they can do no harm. Links and virtual datasets are followed only as far as the
-// reach allows, and elements in files of another format (external storage) are refused. The sources of a virtual dataset must not
-// be virtual, and their names must not be patterns. Reading a whole dataset without enough memory for it is an Error that names
-// its size.
+// texts in the file are checked before they are used, because the file may be damaged or malicious. Links and virtual datasets
+// are followed only as far as the reach allows, and elements in files of another format (external storage) are refused. The
+// sources of a virtual dataset must not be virtual, and their names must not be patterns. Reading a whole dataset without enough
+// memory for it is an Error that names its size.
 class Hdf5Reader {
  public:
   // Errors: missing, not a file, not HDF5, truncated.

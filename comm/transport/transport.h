@@ -27,9 +27,9 @@ struct Message {
 };
 
 // One rank's end of one communicator. Collective calls are made by all its ranks in the same order; buffers of length zero
-// may be null. Buffers must not overlap, except that `in == out` is allowed where the doc says so (MPI_IN_PLACE). One thread at
-// a time uses a communicator. Errors: misuse seen by one rank (a negative count, a rank that does not exist) throws there;
-// `threads` also compares the calls of all ranks and throws the same Error on each of them when they differ.
+// may be null. Buffers must not overlap, except that `in == out` is allowed where a function's comment says so (MPI_IN_PLACE).
+// One thread at a time uses a communicator. Errors: misuse seen by one rank (a negative count, a rank that does not exist) throws
+// there; `threads` also compares the calls of all ranks and throws the same Error on each of them when they differ.
 //
 // All virtual functions are pure, and must stay so: BasicTransport (basic_transport.h) has the defaults for transports that move
 // data themselves, and ForwardingTransport (forwarding.h) forwards all of them for transports that wrap another one. A function

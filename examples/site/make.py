@@ -116,7 +116,7 @@ for stem, source in names.items():
     text += "\n## Ask it\n" + lesson_text(body, "examples/lessons/README.md", f"lessons/{stem}.html")
     judged = exercises_of(stem[:2])
     if judged:
-        text += "\n## Exercises that judge themselves\n\n" + "".join(f"* [{name}](../exercises/{name}.html)\n" for name in judged)
+        text += "\n## Exercises with automatic checks\n\n" + "".join(f"* [{name}](../exercises/{name}.html)\n" for name in judged)
     text += "\n## The program\n" + code(source.read_text(), "cpp")
     page(f"lessons/{stem}.html", title, text)
 contents = lesson_text(head, "examples/lessons/README.md", "lessons/index.html") + "\n\n" + "".join(f"* [{asked[stem][0]}]({stem}.html)\n" for stem in names if stem in asked)

@@ -8,7 +8,7 @@ namespace mpigrad {
 struct Conv4Options {
   std::int64_t width = 64;  // channels of every block; 64 in the papers
   int blocks = 4;
-  double growth = 1;     // each block has so many times the channels of the previous one
+  double growth = 1;     // ratio of the channels of a block to those of the previous one
   bool average = false;  // mean over the remaining image, else all its values as features
   nn::BatchNormAttributes norm{};
 };

@@ -71,7 +71,7 @@ struct LayerSplit {
 
 // A grid for some layers, over the ranks of the network's grid. It applies to the layers with weights at or below the path
 // `layers`, such as "conv5", "conv5-7" for conv5, conv6 and conv7, or "stage4". Their input is redistributed where it is on
-// another grid, and redistributed again where a layer follows that is not among them. Layers without weights run on their input's
+// another grid, and redistributed again before the next layer that is not among them. Layers without weights run on their input's
 // grid.
 struct LayerGrid {
   std::string layers;

@@ -30,7 +30,7 @@ class CsvCell {
   std::variant<double, std::int64_t, std::string> value_;
 };
 
-// Comma-separated values after RFC 4180 (lines end in \n). The constructor writes the header; a row has been passed to the
+// Comma-separated values as in RFC 4180 (but lines end in \n). The constructor writes the header; a row has been passed to the
 // operating system when row() returns.
 class CsvWriter {
  public:

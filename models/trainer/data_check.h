@@ -1,5 +1,5 @@
 #pragma once
-// The pass over the data before the first step: it finds values that no network can take and files that cannot be read, and
+// The pass over the data before the first step: it finds values that no network can process and files that cannot be read, and
 // computes the fingerprint by which later runs recognise the data.
 
 #include <cstdint>
@@ -35,7 +35,7 @@ inline constexpr const char *training_contents_note = "contents of training samp
                             *kept_contents_note = "contents of kept samples";
 // Adds the two notes of contents and data_note.
 void add_contents(Notes& notes, const std::string& data, const DataContents& training, const DataContents* kept);
-// is_of_number(): true if the note is of `samples` samples. The next function: true if it is of these values, whatever their
+// is_of_number(): true if the note is of `samples` samples. is_of_values(): true if it is of these values, whatever their
 // targets.
 bool is_of_number(const std::string& note, std::int64_t samples);
 bool is_of_values(const std::string& note, const DataContents& contents);

@@ -41,8 +41,8 @@ struct SplitNotes {
   const char *samples, *fraction, *seed, *kept;
 };
 // The training's split of these samples; none if they are not the samples of that training, or if it divided none. The contents
-// of the kept samples decide; for weights older than notes of contents number and names do, and rank 0 prints that once. Reads
-// the samples that may be those kept. UsageError: as read_data. Collective.
+// of the kept samples decide; for older weights without notes of contents, their number and names decide, and rank 0 prints that
+// once. Reads the samples that may be those kept. UsageError: as read_data. Collective.
 std::optional<data::Split> split_of(const Communicator& world, const std::string& weights, const CheckpointInfo& info,
                                     const data::Source& source, const SplitNotes& notes, const data::ContentsOptions& reading);
 // The samples of --part, all read and checked. `trained_on`: how many of them the training learned from. UsageError: as

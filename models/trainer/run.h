@@ -21,7 +21,7 @@
 namespace mpigrad::trainer {
 
 using tool::together;
-// Runs f on every rank; an Error thrown by it concerns arguments or data, which no restart can mend: all ranks throw it as a
+// Runs f on every rank; an Error thrown by it concerns arguments or data, which no restart can fix: all ranks throw it as a
 // UsageError, exit code 2. Collective.
 void of_input(const Communicator& world, const std::function<void()>& f);
 

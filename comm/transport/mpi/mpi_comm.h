@@ -17,7 +17,7 @@ namespace mpigrad {
 // variables differ between them (comm/transport/environment.h).
 std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator);
 
-// The communicator of an mpi transport (parallel HDF5 wants one). It belongs to the transport: use it only for calls that
+// The communicator of an mpi transport (parallel HDF5 needs one). It belongs to the transport: use it only for calls that
 // duplicate it. An Error for any other transport.
 MPI_Comm mpi_communicator(const Transport& transport);
 

@@ -22,7 +22,7 @@
 //                   call takes longer than T seconds and every rank is in such a call, or one does not answer for another T / 2
 //                   seconds. Evaluation, checkpoints and files do not count. Over more than one host this is on, with T = 600, in
 //                   programs that launch() or run() starts.
-//   watchdog=off    neither of these two, nor the watchdog described below
+//   watchdog=off    switches these two off, and also the watchdog described below
 //
 // Without any of these words, several processes on one host have a watchdog that ends the job only where a rank has reached the
 // end of the program and all others have waited in calls for 10 s. Under threads, and with watchdog=off, transports are not

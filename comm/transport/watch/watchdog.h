@@ -3,7 +3,7 @@
 //
 // There are three kinds. The first one, which the user requests, ends any call that takes longer. The second one is on by default
 // over several hosts, because a link between them that is cut may otherwise leave ranks waiting for ever. It must never end a
-// sound job. Therefore it
+// healthy job. Therefore it
 // * begins with the first step of an optimizer, and does not count evaluation, checkpoints and reading (SlowPhase in
 //   framework/engine/activity.h);
 // * ends the job only if every rank has been in a communication call for longer than the limit, so that no rank can continue,
@@ -18,9 +18,9 @@
 //
 // All kinds end a job that SIGTERM has asked to end and that cannot: a training notes the signal and ends after its step, but a
 // rank that waits for a dead rank does not come to the end of its step, and batch systems wait 30 s or more before they kill it.
-// A rank that got SIGTERM and has been in one call for 5 s has all ranks asked, and if one of them does not answer within 5 s,
-// the job ends; its checkpoint is the last one written. Ranks that compute, read or wait answer, and the job continues. Calls
-// while a checkpoint is written do not count: an MPI library may not serve other threads while it writes.
+// If a rank that got SIGTERM has been in one call for 5 s, all ranks are asked. If one of them does not answer within 5 s, the
+// job ends; its checkpoint is the last one written. Ranks that compute, read or wait answer, and the job continues. Calls while a
+// checkpoint is written do not count: an MPI library may not serve other threads while it writes.
 //
 // Each rank has a watchdog thread that sleeps, looks at the rank's last call a few times per second, and talks to the other
 // ranks' watchdogs over a private communicator: a hanging call is on some other communicator, and the MPI library continues to
@@ -29,7 +29,8 @@
 // then prints a line with the line of the program where its rank is (whereabouts.h) and how long after the limit that is. Rank 0
 // then aborts the job. Ranks that do not answer within 3 s (stopped, dead) are listed as such; if rank 0 does not answer within
 // 4 s, the rank that has told it prints its own activity and aborts (half the limit in both cases for the watchdog of training).
-// All this takes about 5 s at most. A host that waits for its GPU counts as being in its last call: with NCCL the hang is there.
+// All this takes about 5 s at most. A host that waits for its GPU counts as being in its last call: with NCCL that is where a
+// hang appears.
 
 #include <array>
 #include <atomic>

@@ -114,8 +114,8 @@ Recipe volumes(const Shape& to);
 // Steps separated by commas, each NAME or NAME:KEY=NUMBER:...: "crop:area=0.2,flip,noise:deviation=0.1:p=0.5". Names of recipes:
 // simclr (area: photographs), handwriting, volume, none; of steps: resize, crop (area, to), cut (padding), flip (axis), turn,
 // mirror (a turn with reflections), warp (rotation, shear, scale, stretch, move, elastic, spacing), colour (strength), grey, blur
-// (low, high), intensity (strength), noise (deviation), erase (area). p is the probability of each. What changes extents brings
-// samples to `to`. Errors: no such step or number, a number that is none or given twice, those of the steps.
+// (low, high), intensity (strength), noise (deviation), erase (area). p is the probability of each. Steps that change extents
+// produce the extents `to`. Errors: no such step or number, a number that is none or given twice, those of the steps.
 Recipe parse_recipe(const std::string& text, const Shape& to);
 
 }  // namespace mpigrad::augment

@@ -56,8 +56,8 @@ void write_weights(const std::filesystem::path& path, const CheckpointTensors& c
 // ---- folders of checkpoints: checkpoint.h5 is the newest, checkpoint-STEP.h5 are older ones
 
 inline constexpr const char *newest_checkpoint = "checkpoint.h5", *best_weights = "best.h5";
-// Keeps the newest checkpoint under the name with its step, before it is replaced: at any time both names belong to whole files.
-// Called by one rank. A checkpoint that cannot be read is not kept.
+// Keeps the newest checkpoint under the name with its step, before it is replaced: at any time both names belong to complete
+// files. Called by one rank. A checkpoint that cannot be read is not kept.
 void keep_checkpoint(const std::filesystem::path& folder);
 // Removes all older checkpoints but the `count` newest; and those of steps from `step` on, which remain if a training was resumed
 // from an earlier step. Called by one rank.

@@ -7,8 +7,8 @@
 
 namespace mpigrad {
 
-// While one is in scope, the first SIGTERM, SIGINT or SIGUSR1 of this process is only noted. A second one of the same kind has
-// its previous effect, provided that noted() has returned the first one, a second or more after it came. Every SIGUSR2 asks for a
+// While one is in scope, the first SIGTERM, SIGINT or SIGUSR1 of this process is only noted. A second signal of the same kind has
+// its previous effect, if noted() has returned the first one at least one second after that came. Every SIGUSR2 asks for a
 // report. After SIGTERM the rank's watchdog also ends the job if a rank is dead (comm/transport/watch/watchdog.h), and SIGUSR1
 // has no effect up to the end of the process.
 class NotedSignals {

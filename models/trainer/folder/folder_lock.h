@@ -17,14 +17,14 @@ struct FolderLockOptions {
   bool quiet = false;
 };
 
-// The exclusive right to write into a folder, until the object or its process ends, however that ends. It is the file ".lock"
-// there (for one file NAME, "NAME.lock"), which names the holder, gets a heartbeat every few seconds and is removed at the end.
-// One rank of a program takes it.
+// The exclusive right to write into a folder, for the lifetime of this object and of its process, even if the process is killed.
+// It is the file ".lock" there (for one file NAME, "NAME.lock"), which names the holder, gets a heartbeat every few seconds and
+// is removed at the end. One rank of a program takes it.
 //
 // A lock may be left over by a dead process. For a process under the same kernel, the kernel decides (flock). For another host it
-// may not: file systems forward flock to other hosts, or do not, or keep the lock of a host that has died. There the heartbeats
-// count: this process waits for three of them, and takes the lock if none comes. A process that was stopped for that long thus
-// loses its lock to another host; it notices when it ends (held()).
+// cannot decide reliably: some file systems do not forward flock to other hosts, and some keep the lock of a host that has died.
+// There the heartbeats count: this process waits for three of them, and takes the lock if none comes. A process that was stopped
+// for that long thus loses its lock to another host; it notices when it ends (held()).
 //
 // Errors: UsageError, another process works there; Error, the file cannot be written.
 class FolderLock {

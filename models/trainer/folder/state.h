@@ -1,6 +1,6 @@
 #pragma once
 // The file `state` in a training's --out: how the training ended. Launchers lose exit codes (MPICH's mpiexec returns 0 after a
-// signal to it); the file is the truth.
+// signal to it); this file is reliable.
 
 #include <sys/stat.h>
 

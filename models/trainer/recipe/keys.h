@@ -26,7 +26,7 @@ struct Key {
   KeyType type = KeyType::text;
   Rule rule{};
   std::string unit{}, flag{}, old_flag{}, default_text{};
-  bool momentary = false;  // of one start of a run: no part of its recipe
+  bool momentary = false;  // concerns one start of a run only; not part of its recipe
   std::function<std::vector<std::string>()> get{};
   std::function<void(const std::vector<std::string>& values)> set{};  // called with values that check() accepts
 
