@@ -30,7 +30,7 @@ struct AdjointReport {
   double second = 0;    // of the derivative of J^T
   bool passed = true;
   std::string message;            // the failure, if there is one
-  std::string kink;               // where finite differences met a kink. Next to x it is no failure: smaller steps have agreed
+  std::string kink;               // where finite differences met a kink. Near x it is not a failure: smaller steps have agreed
   std::set<std::string> entries;  // names of all ops on this rank's tape, including those of the replays
 };
 

@@ -117,7 +117,7 @@ MovedElements moved_elements(const Collective& call, int rank);
 
 // Error: op does not take that type, or the type is uint16.
 void check_reduction(std::string_view call, DType type, CombineOp op);
-// Error, with that name in brackets: a negative count, a root that is no rank, or a type that cannot be reduced.
+// Error, with that name in brackets: a negative count, a root that is not a rank, or a type that cannot be reduced.
 void check_collective(std::string_view name, const Collective& call, int size);
 
 // A call with the name under which its rank made it: blocking, non-blocking, or as part of another operation.

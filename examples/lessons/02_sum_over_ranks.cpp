@@ -8,10 +8,10 @@
 //
 //   y = allreduce(x);   loss = y * y;   tape.gradient(loss, {x})
 //
-// and finds P times that. This is no error. There are P copies of the loss, one on each rank, and the gradient is that of their
-// *sum* over ranks: P s^2. Only this rule works for all programs: for a loss on one rank only, for P different losses, and for a
-// share of the loss on each rank, the sum is what is meant. As matrices at P = 2: with R = [1; 1], which copies a value to two
-// ranks, and R^T = [1 1], which adds,
+// and finds P times that. This is not an error. There are P copies of the loss, one on each rank, and the gradient is that of
+// their *sum* over ranks: P s^2. Only this rule works for all programs: for a loss on one rank only, for P different losses, and
+// for a share of the loss on each rank, the sum is what is meant. As matrices at P = 2: with R = [1; 1], which copies a value to
+// two ranks, and R^T = [1 1], which adds,
 //
 //   allreduce = R R^T = [1 1; 1 1] is its own transpose, and (R R^T) [1; 1] = [2; 2].
 //

@@ -301,7 +301,7 @@ Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()>
   const auto bytes = checked_bytes({shape, dtype});
   require(memory != nullptr || bytes == 0, "[wrap] the memory is a null pointer: {} {}", name_of(dtype), shape);
   require(reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(size_of(dtype)) == 0,
-          "[wrap] the address {} is no multiple of {} bytes, the size of an element: {} {}", memory, size_of(dtype),
+          "[wrap] the address {} is not a multiple of {} bytes, the size of an element: {} {}", memory, size_of(dtype),
           name_of(dtype), shape);
   return Tensor({shape, dtype}, std::make_shared<Storage>(memory, bytes, DeviceKind::cpu, std::move(release)));
 }

@@ -69,7 +69,7 @@ TEST_CASE("wrap: memory that is none or lies between elements is refused") {
   alignas(8) std::array<std::byte, 24> memory{};
   CHECK(error_text([] { wrap(nullptr, {2}, f64); }) == "[wrap] the memory is a null pointer: float64 [2]");
   CHECK(error_text([&] { wrap(memory.data() + 4, {2}, f64); })
-            .ends_with("is no multiple of 8 bytes, the size of an element: "
+            .ends_with("is not a multiple of 8 bytes, the size of an element: "
                        "float64 [2]"));
   CHECK(wrap(memory.data() + 4, {2}, DType::float32).elements() == 2);
   CHECK(wrap(nullptr, {0}, f64).elements() == 0);

@@ -34,7 +34,7 @@ class WatchedTransport final : public ForwardingTransport {
 
   int same() const { return options_.same; }
 
-  // A replayed graph would not be checked. The default watchdog is no reason to do without graphs.
+  // A replayed graph would not be checked. The default watchdog must not switch graphs off.
   bool capturable() override { return (size() == 1 || !options_) && inner().capturable(); }
 
   void perform(const Collective& c) override {

@@ -165,7 +165,7 @@ double read_metric(const std::filesystem::path& table, const Space& space) {
     if (trimmed(line).empty()) continue;
     const auto row = cells_of(line);
     const auto value = *column < row.size() ? number(trimmed(row[*column])) : std::nullopt;
-    require(value.has_value(), "{} has a row whose {} is no number", table.filename().string(), space.metric);
+    require(value.has_value(), "{} has a row whose {} is not a number", table.filename().string(), space.metric);
     const bool better = !result || !std::isfinite(*result) || (space.minimize ? *value < *result : *value > *result);
     if (!space.best_row || (better && (std::isfinite(*value) || !result))) result = value;
   }

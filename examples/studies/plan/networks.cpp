@@ -147,7 +147,8 @@ const Network& network_of_file(const std::string& file) {
 const std::map<std::string, Network>& networks() { return registry(); }
 
 void register_network(const std::string& name, Network network) {
-  require(!name.empty() && !name.ends_with(".toml"), "[plan] a network's name is no file's, got '{}'", name);
+  require(!name.empty() && !name.ends_with(".toml"), "[plan] a network needs a name that does not end with .toml, got '{}'",
+          name);
   require(network.make != nullptr, "[plan] network {} needs a function that makes it", name);
   require(network.input.rank() == 5 && network.input[0] == 1, "[plan] the input of network {} is [1, D, H, W, C], got {}", name,
           network.input);

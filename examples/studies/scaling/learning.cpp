@@ -135,8 +135,8 @@ RunFile::RunFile(const std::filesystem::path& path) : path_(path) {
       double x = 0;
       const auto& cell = cells[i];
       const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), x);
-      require(error == std::errc() && end == cell.data() + cell.size(), "[scaling] {} line {}: '{}' is no number", path.string(),
-              number, cell);
+      require(error == std::errc() && end == cell.data() + cell.size(), "[scaling] {} line {}: '{}' is not a number",
+              path.string(), number, cell);
       return x;
     };
     const RunKey key{cells[0],

@@ -153,7 +153,8 @@ std::string notes_of(const Study& s, const std::vector<Row>& rows, const planner
   if (s.task.rate_law) text += "rates are the task's law, a fixed part of the best one for each batch; none was tuned\n";
   const auto& rate_is = rows.front().rate_is;
   if (rate_is == "simulated") text += fmt::format("samples per second are simulated on {}\n", machine->name);
-  else if (rate_is == "ideal") text += "parallel speed-up is taken as ideal: what the task costs is no network's\n";
+  else if (rate_is == "ideal")
+    text += "parallel speed-up is taken as ideal, because the task has no network whose steps could be timed\n";
   else if (rate_is == "measured") text += "samples per second are measured, where each worker had a rank\n";
   else text += "without --machine only workers that have a rank each have a time\n";
   const auto& most = s.results.back();

@@ -17,7 +17,7 @@ struct ContentsOptions {
   // Most bytes of values that are read at once, unless eight planes are larger. Sources that decode whole files are asked for
   // whole samples.
   std::int64_t slab_bytes = std::int64_t{128} << 20;
-  bool finite = true;  // false: values that are not finite are no flaw; samples that cannot be read are still flaws
+  bool finite = true;  // false: values that are not finite are accepted; samples that cannot be read are still flaws
   // Called with the targets of the cells of `box`, as stored, on the calling thread.
   std::function<void(std::int64_t sample, const Box& box, const std::byte* targets)> cells{};
 };

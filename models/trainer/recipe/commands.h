@@ -16,7 +16,7 @@ struct Command {
   std::string name, help;
   Options& options;                            // the base of the options that the keys are bound to
   std::function<void(Keys& keys)> keys;        // declares the keys
-  std::function<void(CLI::App& app)> flags{};  // adds flags that are no keys: add_run_flags()
+  std::function<void(CLI::App& app)> flags{};  // adds flags that are not keys: add_run_flags()
   std::function<int(const Communicator& world)> run;
   bool all_flags = false;  // every key has a flag: for commands with few keys
 };

@@ -76,7 +76,7 @@ TEST_CASE("scaling: runs are kept in a file") {
   CHECK_FALSE(file.find(other, 1000, 2));
 }
 
-TEST_CASE("scaling: a table with a line that was cut off, of another version, with a cell that is no number") {
+TEST_CASE("scaling: a table with a line that was cut off, of another version, with a cell that is not a number") {
   const testing::Folder folder;
   const auto path = folder / "runs.csv";
   {

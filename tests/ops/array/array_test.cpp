@@ -58,7 +58,7 @@ TEST_CASE("statistics: norms, and their derivative at 0") {
   CHECK(has(error_text([] { vector_norm(vector({1, 2}, DType::int32)); }), "[vector_norm] of order 2"));
 }
 
-TEST_CASE("statistics: a list of one dimension is no number") {
+TEST_CASE("statistics: a list of one dimension is not a number") {
   const Tensor x = reshape(arange(6, f64), {2, 3});
   CHECK(var(x, {1}).shape() == Shape{2});
   CHECK(stddev(x, {0}, 1, true).shape() == Shape{1, 3});

@@ -2,7 +2,7 @@
 //
 // A long vector lies in blocks on the ranks. Return this rank's block of d_i = x_{i+1} - x_i, where x is 0 beyond the last
 // element. No vjp is needed: compositions of operations have one. sendrecv(t, comm, {.dest = a, .source = b}) sends t to a and
-// returns the message of b; proc_null is no rank: it sends zeros.
+// returns the message of b; proc_null is not a rank: it sends zeros.
 //
 //   make 04b
 

@@ -128,7 +128,7 @@ TEST_CASE("machine: values that cannot be") {
   refuses(14, "ranks = 3000000000", 14, "from 1 to");
   refuses(19, "ranks = 4", 19, "has 4: levels go from the innermost to the outermost");
   refuses(19, "ranks = 2", 19, "innermost to the outermost");
-  refuses(19, "ranks = 10", 19, "no multiple of the 4 of \"node\"");
+  refuses(19, "ranks = 10", 19, "not a multiple of the 4 of \"node\"");
   refuses(18, "name = \"node\"", 18, "is that of another level");
   refuses(27, "{op = \"relu\", in = \"float32[2,x]\", out = \"-\", ranks = 2, flops = 0, bytes = 1, seconds = 1},", 27,
           "operands");

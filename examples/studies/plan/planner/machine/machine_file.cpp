@@ -244,7 +244,7 @@ std::vector<Level> read_levels(File& file, const Section& top) {
         section.wrong("ranks", fmt::format("is {}, but \"{}\" inside it has {}: levels go from the innermost to the outermost",
                                            level.ranks, inner.name, inner.ranks));
       if (level.ranks % inner.ranks != 0)
-        section.wrong("ranks", fmt::format("is {}, which is no multiple of the {} of \"{}\": units are alike", level.ranks,
+        section.wrong("ranks", fmt::format("is {}, which is not a multiple of the {} of \"{}\": units are alike", level.ranks,
                                            inner.ranks, inner.name));
     }
     levels.push_back(std::move(level));
