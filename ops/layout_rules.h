@@ -18,9 +18,9 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind);
 LayoutPtr reduction_layout(std::string_view op, const Tensor& x, std::span<const int> axes, bool keep, bool is_sum);
 // Dimension i of the result is dimension order[i] of the input.
 LayoutPtr permutation_layout(const Tensor& x, std::span<const int> order);
-// A reshape must keep every split dimension, and the number of elements between them in row-major order. `from` names for each
-// dimension of the result the dimension of x that it is; where it is unknown, the shapes must determine this on every rank, or
-// all ranks refuse.
+// A reshape must keep every split dimension, and the number of elements between two of them in row-major order. from[i] is the
+// dimension of x that becomes dimension i of the result, or -1 for a new or merged dimension. If `from` is empty, the shapes must
+// determine on every rank where the split dimensions go; otherwise all ranks refuse.
 LayoutPtr reshape_layout(std::string_view op, const Tensor& x, const Shape& local, std::span<const int> from);
 // For ops that work inside `axes` (softmax, slice, pad): none of them may be split, and x must not be a partial sum unless
 // `linear`. The global extents of the listed axes become those of `local`.

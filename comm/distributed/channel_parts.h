@@ -35,7 +35,7 @@ struct ProductAxis {
 struct ProductPlan {
   std::vector<ProductAxis> axes{};  // of x's grid; empty where no channels are split
   LayoutPtr x{};                    // of this rank's part of x, whose channels are the rank's
-  LayoutPtr w{}, bias{};            // of the parameters, where axes split channels; null for the bias of a sum
+  LayoutPtr w{}, bias{};            // of the parameters, where axes split channels; the bias is null if sums
   Shape weight{};                   // shape of this rank's part of the weight
   std::int64_t groups = 1;          // groups of this rank's part
   std::int64_t outputs = 0;         // channels of y on all ranks together, where axes split channels

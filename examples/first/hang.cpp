@@ -1,4 +1,4 @@
-// A defect to practise on: only rank 0 makes a call that needs all ranks. examples/first/debug_a_hang.md finds and mends it.
+// A defect to practise on: only rank 0 makes a call that needs all ranks. examples/first/debug_a_hang.md finds and fixes it.
 #include <mpigrad/mpigrad.h>
 using namespace mpigrad;
 

@@ -9,8 +9,7 @@
 namespace mpigrad {
 
 // The same elements in row-major order with another shape; one extent may be -1. No copy. For a distributed tensor the shape is
-// the local one, and on every rank it must determine the split dimension: with squeeze, unsqueeze and flatten_from it always
-// does.
+// the local one, and it must show on every rank where the split dimensions go. squeeze, unsqueeze and flatten_from always do.
 Tensor reshape(const Tensor& x, const std::vector<std::int64_t>& extents);
 Tensor reshape(const Tensor& x, const Shape& shape);
 inline Tensor reshape(const Tensor& x, std::initializer_list<std::int64_t> extents) {
@@ -44,8 +43,8 @@ namespace ops {
 
 struct Reshape {
   Shape shape;
-  // Set by squeeze, unsqueeze and flatten_from: for each dimension of the result the dimension of x that it is, -1 for a new one.
-  // Needed because extents of 1 are ambiguous.
+  // Set by squeeze, unsqueeze and flatten_from: for each dimension of the result the dimension of x that it was, -1 for a new or
+  // merged one. Needed because extents of 1 are ambiguous.
   std::vector<int> from{};
   static constexpr OpTraits traits() { return {.name = "reshape"}; }
   Types infer(Inputs in) const;

@@ -2,7 +2,7 @@
 //
 // za and zb are this rank's embeddings of two views, rows first, first + 1, ... of all; info_nce() compares rows with columns,
 // and the partner of row i is column first + i. The gradient of this loss is half of the right one: the columns do not get their
-// cotangents. Mend it.
+// cotangents. Fix it.
 //
 //   make 08a
 

@@ -1,8 +1,8 @@
 // Exercise 8b, to lesson 8: a softmax over classes on many ranks.
 //
 // Return, on every rank, log(sum over all ranks' logits of exp(logit)), by plain allreduces: the result is a value of each rank,
-// and one rank contributes it. Some logits are 1000: subtract the largest logit of all ranks, and add it again; it is not a
-// variable (constant).
+// and one rank contributes it. Some logits are 1000: subtract the largest logit of all ranks, and add it again after the
+// logarithm. Treat it as constant (constant()).
 //
 //   make 08b
 

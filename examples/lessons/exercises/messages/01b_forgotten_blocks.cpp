@@ -1,7 +1,7 @@
 // Exercise 1b, to lesson 1: find the bug in the adjoint of an allgather.
 //
 // Every rank that got a copy of x_r has a cotangent for it. This vjp takes the block of this rank from its *own* cotangent only:
-// a test with equal cotangents on all ranks would only see a factor of P. Mend it.
+// a test with equal cotangents on all ranks would only see a factor of P. Fix it.
 //
 //   make 01b
 

@@ -1,7 +1,7 @@
 // Exercise 2a, to lesson 2: a gradient that does not depend on P.
 //
 // L = s^2, where s is the sum of squares of all ranks' data. Every rank knows s and contributes s^2: the gradient is P times too
-// large. Contribute another value, such that the gradient is that of one process with all data.
+// large. Contribute another value, so that the gradient is that of one process with all data.
 //
 //   make 02a
 

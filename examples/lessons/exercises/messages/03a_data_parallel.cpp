@@ -1,7 +1,7 @@
 // Exercise 3a, to lesson 3: data parallelism with uneven shards.
 //
 // This rank has the rows x and t of `samples` rows on all ranks; w is replicated. Return this rank's share of the mean squared
-// error over all samples (sum over features), such that its gradient is that of one process.
+// error over all samples (sum over features), so that its gradient is that of one process.
 //
 //   make 03a
 

@@ -2,7 +2,7 @@
 //
 // y = (ghost, x, ghost), around the ring: the left ghost is the last cell of the left neighbour, the right one the first cell of
 // the right neighbour. The cotangents of the ghosts belong to these cells, and are added to the cells' own. This vjp ignores
-// them. Mend it; blocks have two cells or more. pad(t, {a}, {b}) puts a zeros before t and b after it.
+// them. Fix it; blocks have two cells or more. pad(t, {a}, {b}) puts a zeros before t and b after it.
 //
 //   make 04a
 

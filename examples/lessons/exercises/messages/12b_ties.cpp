@@ -1,7 +1,7 @@
 // Exercise 12b, to lesson 12: the vjp of a maximum over ranks, with ties.
 //
 // If k ranks attain the maximum, each of them gets 1/k of S, the sum of all cotangents. Here each of them gets all of S, and the
-// gradient is k times too large. Mend it. cast(condition, DType::float64) turns true into 1.
+// gradient is k times too large. Fix it. cast(condition, DType::float64) turns true into 1.
 //
 //   make 12b
 

@@ -1,7 +1,7 @@
 // Exercise 6a, to lesson 6: two requests and their waits.
 //
 // Temperature and pressure of the left neighbour arrive as two messages with tags 1 and 2. The program was rearranged, and the
-// waits are wrong. Mend it. Each request, also that of a send, needs one wait.
+// waits are wrong. Fix it. Each request, also that of a send, needs one wait.
 //
 //   make 06a
 

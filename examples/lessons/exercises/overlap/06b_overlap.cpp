@@ -1,7 +1,7 @@
 // Exercise 6b, to lesson 6: work while a message travels.
 //
 // y = tanh(x)^2 plus the data of the left neighbour. At present nothing is computed while the message travels, neither forwards
-// nor backwards. Reorder the lines, such that both square and tanh lie between the start of the messages and the waits.
+// nor backwards. Reorder the lines so that both square and tanh lie between the start of the messages and the waits.
 //
 //   make 06b
 

@@ -1,8 +1,9 @@
 // Exercise 7a, to lesson 7: a loss on one rank.
 //
-// z is computed from the data of the left neighbour, and only the last rank has a loss, sum(z). Its gradient belongs to the rank
-// before it; all other ranks have nothing to do and return at once. The program hangs (the judge ends it after some seconds and
-// reports which ranks wait for which). All ranks that communicated must call gradient(); a rank without a loss passes Tensor().
+// z is computed from the data of the left neighbour, and only the last rank has a loss, sum(z). Only the rank before it has a
+// gradient that is not zero; all other ranks have nothing to do and return at once. The program hangs (the judge ends it after a
+// few seconds and reports which ranks wait for which). All ranks that communicated must call gradient(); a rank without a loss
+// passes Tensor().
 //
 //   make 07a
 

@@ -1,7 +1,7 @@
 // Exercise 7b, to lesson 7: unused inputs get zeros.
 //
 // A bcast from `root` uses only the root's x. No rank reads the x of the others: their cotangents are zeros, but they take part.
-// This vjp confuses two ranks. Mend it.
+// This vjp confuses two ranks. Fix it.
 //
 //   make 07b
 

@@ -1,7 +1,7 @@
 // Exercise 13b, to lesson 13: sixty-four steps on a short tape.
 //
-// Return the state after 64 steps, such that the tape has at most 40 entries: use segments of steps by recompute(f, u), where f
-// is a function of one tensor that captures other variables by value ([=]). Gradients with respect to u and c are judged.
+// Return the state after 64 steps, with at most 40 entries on the tape: use segments of steps by recompute(f, u), where f is a
+// function of one tensor that captures other variables by value ([=]). Gradients with respect to u and c are judged.
 //
 //   make 13b
 
