@@ -43,6 +43,15 @@ class Run {
 };
 thread_local Run* Run::innermost = nullptr;
 
+struct Inside {
+  Inside() { ++depth; }
+  ~Inside() { --depth; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  static thread_local int depth;
+};
+thread_local int Inside::depth = 0;
+
 }  // namespace
 
 detail::Arrival detail::Arrival::next() {
@@ -51,13 +60,14 @@ detail::Arrival detail::Arrival::next() {
   return arrival;
 }
 
-bool detail::Arrival::inside() { return Run::innermost != nullptr; }
+bool detail::Arrival::inside() { return Inside::depth > 0; }
 
 void detail::Arrival::keep(const Tensor& arrived) const {
   for (const auto& place : places_) *place = arrived.as_constant();
 }
 
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  const Inside scope;
   if (!Tape::recording()) return f(x);
 
   // First run under a tape that keeps only identities, to find out which tensors besides x f uses and whether it communicates.

@@ -34,7 +34,7 @@ class Arrival {
  public:
   // The next arrival of this thread's recompute() run; outside recompute() nothing is known and nothing is kept.
   static Arrival next();
-  // Whether recompute()'s function runs on this thread, under a tape.
+  // Whether recompute()'s function runs on this thread, under a tape or not.
   static bool inside();
   // The tensor that arrived in the first run; no tensor in the first run.
   Tensor known() const { return known_; }

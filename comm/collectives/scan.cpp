@@ -42,7 +42,7 @@ Tensor identity_of(const Tensor& x, ReduceOp op) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     return full(x.shape(), max ? -infinity : infinity, x.dtype());
   }
-  if (x.device() == DeviceKind::dry) return Tensor(x.type(), x.device());
+  if (x.device() == DeviceKind::dry) return Tensor::where(x, x.type());
   Tensor y(x.type(), DeviceKind::cpu);  // filled on the host: a double does not hold all integers
   if (y.raw())
     visit_integral(x.dtype(), [&](auto zero) {

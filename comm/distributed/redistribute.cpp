@@ -63,6 +63,8 @@ void Redistribute::run(Inputs in, Outputs out) const {
 
 Tensor redistribute(const Tensor& x, const LayoutPtr& to) {
   require(x.layout() && to, "[redistribute] the tensor and the target need layouts: {}", x);
+  if (x.layout()->grid != to->grid)  // in a pipeline: from an earlier stage
+    if (const auto brought = to->grid->brought(x); brought.layout()->grid == to->grid) return redistribute(brought, to);
   if (x.layout()->global != to->global) fail("[redistribute] global shapes differ: {} to {}", x, to_string(*to));
   require(x.layout()->grid->ranks() == to->grid->ranks(), "[redistribute] layouts over {} and {} ranks",
           x.layout()->grid->ranks(), to->grid->ranks());

@@ -1,6 +1,7 @@
 #include "comm/distributed/stages.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "framework/engine/op.h"
@@ -13,6 +14,7 @@ class StageGrid : public Grid {
   StageGrid(const Grid& like, const Communicator& world, std::weak_ptr<const Stages> stages)
       : Grid(world, like.names, like.extents, like.overlap()), stages_(std::move(stages)) {}
   void bring_together(std::string_view op, std::vector<Tensor>& operands) const override;
+  Tensor brought(const Tensor& x) const override;
 
  private:
   std::weak_ptr<const Stages> stages_;
@@ -36,6 +38,12 @@ void StageGrid::bring_together(std::string_view op, std::vector<Tensor>& operand
       x = Tensor::stand_in(x.type()).as_constant();
     }
   }
+}
+
+Tensor StageGrid::brought(const Tensor& x) const {
+  const auto stages = stages_.lock();
+  if (!stages || stages->stage_of(x) < 0) return x;
+  return stages->move(x, stages->stage_of(*this));
 }
 
 }  // namespace
@@ -64,9 +72,9 @@ std::shared_ptr<const Stages> Stages::make(const Communicator& world, int count,
   return result;
 }
 
-int Stages::stage_of(const Layout& layout) const {
+int Stages::stage_of(const GridShape& grid) const {
   for (std::size_t s = 0; s < grids_.size(); ++s)
-    if (grids_[s] == layout.grid) return static_cast<int>(s);
+    if (grids_[s].get() == &grid) return static_cast<int>(s);
   return -1;
 }
 
@@ -91,6 +99,11 @@ Tensor Stages::at(int stage, const Tensor& x) const {
   return stand_in(on_grid(grids_.at(static_cast<std::size_t>(stage)), *x.layout()), x.dtype(), x.is_constant());
 }
 
+// In a dry run: a stage is as many passes behind as it is stages away.
+bool Stages::is_received(Sent& sent) const {
+  return sent.message.test() && (across_.transport().can_ask() || passes_[sent.forward] >= sent.received_in);
+}
+
 void Stages::send(const Tensor& x, int to) const {
   if (Tape::recording() && !x.is_constant())
     Tape::record({.name = "send to a stage",
@@ -101,11 +114,15 @@ void Stages::send(const Tensor& x, int to) const {
                     return Tensors{self->receive(type, to)};
                   }});
   if (x.elements() == 0 || !across_.moves(x)) return;
-  std::erase_if(sent_, [](Sent& sent) { return sent.message.test(); });
+  std::erase_if(sent_, [&](Sent& sent) { return is_received(sent); });
   // Memory that may be dropped until it is read again (drop_until_read) could be dropped before the message has left.
-  const auto kept = x.storage()->can_drop() ? detail::copied(x.without_layout(), x.device()) : x.without_layout();
+  auto kept = x.without_layout();
+  if (x.storage()->can_drop())
+    kept = x.device() == DeviceKind::dry ? Tensor(x.type(), DeviceKind::dry) : detail::copied(kept, x.device());
   const Message message{to, 0, kept.raw(), kept.elements()};
-  sent_.push_back({kept, across_.transport(kept.device()).start_exchange(std::span(&message, 1), {}, kept.dtype())});
+  const bool forward = to > mine_;
+  sent_.push_back({kept, across_.transport(kept.device()).start_exchange(std::span(&message, 1), {}, kept.dtype()), forward,
+                   passes_[forward] + std::abs(to - mine_)});
   ++traffic_.messages, traffic_.bytes += kept.bytes();
 }
 
@@ -132,6 +149,7 @@ Tensor Stages::move(const Tensor& x, int to) const {
   require(from >= 0 && to >= 0 && to < count(), "[stages] a tensor that belongs to no stage cannot move to stage {} of {}: {}",
           to, count(), x);
   if (from == to) return x;
+  require(from < to, "[stages] a tensor of stage {} is used by stage {}, and tensors move to later stages only: {}", from, to, x);
   const auto known = moved_.find({x.id(), to});
   if (known != moved_.end()) return known->second;
   const auto layout = on_grid(grids_[static_cast<std::size_t>(to)], *x.layout());

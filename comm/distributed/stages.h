@@ -7,6 +7,7 @@
 // belong to several stages first moves them to the last of these stages: so skip connections and weights that several stages use
 // are messages, too.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -27,12 +28,12 @@ class Stages : public std::enable_shared_from_this<Stages> {
   int mine() const { return mine_; }  // this rank's stage
   const GridPtr& grid() const { return grids_[static_cast<std::size_t>(mine_)]; }
   // The stage of a tensor, or -1 if it has no layout or is on another grid.
-  int stage_of(const Tensor& x) const { return x.layout() ? stage_of(*x.layout()) : -1; }
-  int stage_of(const Layout& layout) const;
+  int stage_of(const Tensor& x) const { return x.layout() ? stage_of(*x.layout()->grid) : -1; }
+  int stage_of(const GridShape& grid) const;
 
   // x, of which every stage has read the same, as a tensor of one stage: for batches. x is on grid().
   Tensor at(int stage, const Tensor& x) const;
-  // x on another stage. Recorded, unless x is constant: the adjoint moves the cotangent back. Sending does not wait; a rank of
+  // x on a later stage. Recorded, unless x is constant: the adjoint moves the cotangent back. Sending does not wait; a rank of
   // stage `to` waits for the message. All ranks of both stages call it, at the same place of their programs.
   Tensor move(const Tensor& x, int to) const;
   // The elements of x on every stage, as a constant on grid(). Collective over all ranks.
@@ -47,16 +48,22 @@ class Stages : public std::enable_shared_from_this<Stages> {
   // A tensor of that layout on another stage, without elements.
   Tensor stand_in(const LayoutPtr& layout, DType dtype, bool constant = false) const;
 
-  // While it is in scope, a tensor that has been moved to a stage is not sent there again: for one forward pass.
+  // A forward or backward pass of one micro-batch. While a forward pass is in scope, a tensor that has been moved to a stage is
+  // not sent there again.
   class Pass {
    public:
-    explicit Pass(const Stages& stages) : stages_(stages) { stages_.remembers_ = true; }
-    ~Pass() { stages_.remembers_ = false, stages_.moved_.clear(); }
+    explicit Pass(const Stages& stages, bool forward = true) : stages_(stages), forward_(forward) {
+      stages_.remembers_ = forward, ++stages_.passes_[forward];
+    }
+    ~Pass() {
+      if (forward_) stages_.remembers_ = false, stages_.moved_.clear();
+    }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
 
    private:
     const Stages& stages_;
+    bool forward_;
   };
   // Waits until all messages of this rank have been received.
   void flush() const { sent_.clear(); }
@@ -70,8 +77,11 @@ class Stages : public std::enable_shared_from_this<Stages> {
   struct Sent {
     Tensor x;  // kept until the message has been received
     Pending message;
+    bool forward = true;
+    std::int64_t received_in = 0;  // the pass in which a dry run takes it for received
   };
   Stages() = default;
+  bool is_received(Sent& sent) const;
   // The two halves of move(), each the other's adjoint.
   void send(const Tensor& x, int to) const;
   Tensor receive(const TensorType& type, int from) const;
@@ -83,6 +93,7 @@ class Stages : public std::enable_shared_from_this<Stages> {
   mutable std::vector<Sent> sent_;
   mutable Traffic traffic_;
   mutable bool remembers_ = false;
+  mutable std::array<std::int64_t, 2> passes_{};  // backward and forward passes so far
   mutable std::map<std::pair<std::uint64_t, int>, Tensor> moved_;
 };
 

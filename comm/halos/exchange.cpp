@@ -208,7 +208,7 @@ Tensor Exchange::view(Inputs in) const {
   const auto type = infer(in)[0];
   Tensor out;
   if (covers(received_parts(*plan, comm.rank()), plan->need[r])) out = around(in[0], plan->have[r], plan->need[r]);
-  if (!out) out = Tensor(type, in[0].device());
+  if (!out) out = Tensor::where(in[0], type);
   const auto arrival = detail::Arrival::next();
   if (arrival.known()) {
     place_arrived(arrival.known(), comm, *plan, in[0], out);
@@ -232,7 +232,7 @@ Tensor ReturnBoxes::view(Inputs in) const {
   const auto type = infer(in)[0];
   Tensor out;
   if (consume) out = inside(in[0], plan->need[r], plan->have[r]);
-  if (!out) out = Tensor(type, in[0].device());
+  if (!out) out = Tensor::where(in[0], type);
   move_boxes(comm, *plan, in[0], out, true);
   return out;
 }

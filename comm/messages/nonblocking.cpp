@@ -26,7 +26,7 @@ std::shared_ptr<Transfer> prepared(std::string_view name, const Tensor& x, const
   transfer->name = name;
   transfer->what = fmt::format("{}{}: {}", adjoint ? "adjoint " : "", name, to_string(x));
   transfer->x = x;
-  transfer->y = Tensor(result, x.device());
+  transfer->y = Tensor::where(x, result);
   return transfer;
 }
 

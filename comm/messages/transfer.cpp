@@ -87,7 +87,7 @@ bool is_recorded(const Tensor& x, bool constants) {
 
 Request start(std::shared_ptr<Transfer> transfer, const Tensor& x, bool constants, const std::shared_ptr<OpenCollectives>& open) {
   const Tensor& moved = x ? x : transfer->y;
-  transfer->differentiable = is_floating(moved.dtype()) && (constants || !moved.is_constant());
+  transfer->differentiable = is_floating(moved.dtype()) && (constants || !moved.is_constant()) && !moved.is_stand_in();
   transfer->tapes = Tape::recorders();
   if (transfer->y && !transfer->differentiable) transfer->y = transfer->y.as_constant();
   if (!transfer->recorded()) return Request(std::move(transfer));

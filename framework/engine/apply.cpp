@@ -46,11 +46,6 @@ bool are_apart(Inputs in) {
   return false;
 }
 
-void bring_together(std::string_view op, Tensors& in) {
-  for (const auto& x : in)
-    if (x && x.layout()) return x.layout()->grid->bring_together(op, in);
-}
-
 DeviceKind common_device(std::string_view op, Inputs in) {
   require(in.empty() || in[0], "[{}] the first operand is not a tensor", op);
   const Tensor* first = nullptr;
@@ -173,8 +168,14 @@ OpObserver::OpObserver() {
 }
 OpObserver::~OpObserver() { of_this_thread() = nullptr; }
 
+void bring_together(std::string_view op, Tensors& in) {
+  if (!are_apart(in)) return;
+  for (const auto& x : in)
+    if (x && x.layout()) return x.layout()->grid->bring_together(op, in);
+}
+
 Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
-  if (are_apart(in)) bring_together(f.traits.name, in);
+  bring_together(f.traits.name, in);
   const DeviceKind device = common_device(f.traits.name, in);
 
   // Layouts are checked before local shapes, so that all ranks throw the same error.
@@ -194,7 +195,8 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   const bool record = !constant && Tape::recording();
   if (!record && !constant) Tape::read_unrecorded(in);
   const RecordedCall scope(f.traits.communicates && record);
-  const bool counting = counting_costs();
+  const bool stand_in = any_stand_in(in);
+  const bool counting = counting_costs() && !stand_in;
   const double start = counting ? seconds_now() : 0;
 
   Tensors out;
@@ -204,7 +206,6 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   } else {
     if (f.reuse)
       if (auto y = f.reuse(op, in)) out.push_back(std::move(y));
-    const bool stand_in = device == DeviceKind::dry && any_stand_in(in);
     for (auto i = out.size(); i < types.size(); ++i)
       out.push_back(stand_in ? Tensor::stand_in(types[i])
                              : Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
@@ -213,7 +214,7 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, f.traits.communicates, in, out);
 
   finish_outputs(out, constant, layout);
-  if (auto* observer = OpObserver::of_this_thread()) observer->ran(f, op, in, out);
+  if (auto* observer = OpObserver::of_this_thread(); observer && !stand_in) observer->ran(f, op, in, out);
   if (record)
     Tape::record({.name = f.traits.name,
                   .communicates = f.traits.communicates,

@@ -123,7 +123,7 @@ namespace {
 bool of_stand_ins(const Tape::Entry& entry) {
   for (const auto* list : {&entry.outputs, &entry.inputs})
     for (const auto& x : *list)
-      if (x) return x.is_stand_in();
+      if (x && x.is_stand_in()) return true;
   return false;
 }
 

@@ -179,6 +179,9 @@ template <class Op>
 inline constexpr OpFunctions functions = functions_of<Op>();
 
 Tensors apply_all(const void* op, const OpFunctions& functions, Tensors in);
+// If operands are on different grids or devices: GridShape::bring_together(). For functions that compare operands' layouts before
+// they run an op.
+void bring_together(std::string_view op, Tensors& in);
 // Runs only the kernel, into existing outputs.
 void run_again(const void* op, const OpFunctions& functions, Inputs in, Outputs out);
 

@@ -52,6 +52,8 @@ struct GridShape {
   // Called before an op whose operands are on different grids or devices, on the grid of the first operand that has one. Grids of
   // pipelines move the operands to one stage (comm/distributed/stages.h); others leave them, and the op refuses them.
   virtual void bring_together(std::string_view op, std::vector<Tensor>& operands) const;
+  // x, of another grid, on this one, if both belong to one pipeline; else x.
+  virtual Tensor brought(const Tensor& x) const;
 };
 
 // `same` and `share` are the names of versions before 0.2; they will be removed in the minor version after it.

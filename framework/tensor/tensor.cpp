@@ -110,6 +110,10 @@ Tensor Tensor::with_room(const TensorType& type, DeviceKind device, std::int64_t
 
 Tensor Tensor::stand_in(const TensorType& type) { return {type, Storage::stand_in(checked_bytes(type))}; }
 
+Tensor Tensor::where(const Tensor& x, const TensorType& type) {
+  return x.is_stand_in() ? stand_in(type) : Tensor(type, x.device());
+}
+
 Tensor::Tensor(const Tensor& other) = default;
 Tensor& Tensor::operator=(const Tensor& other) = default;
 Tensor::Tensor(Tensor&& other) noexcept = default;
@@ -259,7 +263,7 @@ namespace {
 // Equal values on all ranks are not a partial sum, so the result of a partial sum has no layout.
 Tensor filled_like(const Tensor& x, double value) {
   UseDevice device(x.device());
-  const auto y = full(x.shape(), value, x.dtype());
+  const auto y = x.is_stand_in() ? Tensor::stand_in(x.type()) : full(x.shape(), value, x.dtype());
   return x.layout() && !x.layout()->has(Placement::partial) ? y.with_layout(x.layout()) : y;
 }
 
@@ -311,5 +315,6 @@ Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
 }
 
 void GridShape::bring_together(std::string_view, std::vector<Tensor>&) const {}
+Tensor GridShape::brought(const Tensor& x) const { return x; }
 
 }  // namespace mpigrad

@@ -45,6 +45,8 @@ class Tensor {
   // For a tensor of other ranks: type without elements, on the dry device. Results of ops on stand-ins are stand-ins, and tapes do
   // not record them.
   static Tensor stand_in(const TensorType& type);
+  // Uninitialised, on the device of x; a stand-in if x is one.
+  static Tensor where(const Tensor& x, const TensorType& type);
   bool is_stand_in() const { return storage_ && storage_->is_stand_in(); }
   // Shares `storage`, beginning at `offset` bytes.
   Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset = 0);

@@ -27,7 +27,21 @@ std::set<int> typical_ranks(const DescribeOptions& options) {
   };
   add(options.grid);
   for (const auto& own : options.grids) add(own.grid);
+  const auto of_stage = ranks;
+  for (int stage = 1; stage < options.grid.stage; ++stage)
+    for (const int rank : of_stage) ranks.insert(stage * (ranks_of(options.grid) / options.grid.stage) + rank);
   return ranks;
+}
+
+// Adds what a rank of a stage has and sends.
+void add_to_stage(Description& d, int stage, const StepTrace& step, std::int64_t peak_bytes) {
+  d.stages.resize(static_cast<std::size_t>(d.grid.stage));
+  auto& mine = d.stages[static_cast<std::size_t>(stage)];
+  for (const auto& layer : step.layers)
+    if (!layer.elsewhere && mine.first.empty()) mine.first = layer.name;
+  mine.parameter_bytes = std::max(mine.parameter_bytes, step.parameter_bytes);
+  mine.peak_bytes = std::max(mine.peak_bytes, peak_bytes);
+  mine.sent_bytes = std::max(mine.sent_bytes, step.sent_bytes);
 }
 
 constexpr double giga = 1e-9;
@@ -39,7 +53,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
   require(input.rank() == 5, "[describe] the input is [N, D, H, W, C], got {}", input);
   const auto& g = options.grid;
   double grid_ranks = 1;
-  for (const int extent : {g.sample, g.depth, g.height, g.width, g.channel, g.filter}) {
+  for (const int extent : {g.sample, g.depth, g.height, g.width, g.channel, g.filter, g.stage}) {
     require(extent > 0, "[describe] grid extents are at least 1, got {}", extent);
     grid_ranks *= extent;
   }
@@ -72,7 +86,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
   result.parameters = net.parameters().elements();
 
   auto alone = options;
-  alone.grid = {}, alone.grids.clear(), alone.sharded_weights = false;
+  alone.grid = {}, alone.grids.clear(), alone.sharded_weights = false, alone.boundaries.clear();
   const auto whole = trace_step(net, part, alone, 0, 1);
   for (const auto& layer : whole.layers) {
     const double gflop = layer.flops * giga * static_cast<double>(parts);
@@ -89,6 +103,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
     std::int64_t activations = 0, halos = 0, moved = 0, collective = 0;
     for (std::size_t i = 0; i < step.layers.size(); ++i) {
       auto& layer = result.layers[i];
+      if (!step.layers[i].elsewhere) layer.stage = rank / (result.ranks / g.stage);
       layer.activation_bytes = std::max(layer.activation_bytes, step.layers[i].activation_bytes);
       layer.halo_bytes = std::max(layer.halo_bytes, step.layers[i].sent_bytes);
       layer.moved_bytes = std::max(layer.moved_bytes, step.layers[i].moved_bytes);
@@ -105,7 +120,10 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
     result.gathered_bytes = std::max(result.gathered_bytes, step.gathered_bytes);
     result.optimizer_bytes = std::max(result.optimizer_bytes, step.optimizer_bytes);
     result.peak_bytes = std::max(result.peak_bytes, step.peak_bytes - others);
+    if (g.stage > 1) add_to_stage(result, rank / (result.ranks / g.stage), step, step.peak_bytes - others);
   }
+  for (const auto& layer : result.layers)
+    if (g.stage > 1) result.stages[static_cast<std::size_t>(layer.stage)].gflop += layer.gflop;
   return result;
 }
 
@@ -130,7 +148,8 @@ std::string to_string(const Description& d) {
   std::string text = fmt::format("input {} {}{}, grid sample={} depth={} height={} width={}{}\n\n", name_of(d.dtype), d.input, in,
                                  d.grid.sample, d.grid.depth, d.grid.height, d.grid.width,
                                  (d.grid.channel > 1 ? fmt::format(" channel={}", d.grid.channel) : std::string()) +
-                                     (d.grid.filter > 1 ? fmt::format(" filter={}", d.grid.filter) : std::string()));
+                                     (d.grid.filter > 1 ? fmt::format(" filter={}", d.grid.filter) : std::string()) +
+                                     (d.grid.stage > 1 ? fmt::format(" stage={}", d.grid.stage) : std::string()));
   text += fmt::format(row, "", "", "", "", "forward", "activations", "halo sent", more("redistributed", "collectives"));
   text +=
       fmt::format(row, "layer", "kind", "output", "parameters", "GFLOP", "per rank", "per rank", more("per rank", "per rank"));
@@ -142,6 +161,15 @@ std::string to_string(const Description& d) {
   text +=
       fmt::format(row, "total", "", "", d.parameters, fmt::format("{:.4f}", d.forward_gflop), readable_bytes(d.activation_bytes),
                   readable_bytes(d.halo_bytes), more(readable_bytes(d.moved_bytes), readable_bytes(d.collective_bytes)));
+  if (!d.stages.empty())
+    text += fmt::format("\n{:<6} {:<24} {:>14} {:>14} {:>14} {:>14}\n", "stage", "first layer", "forward GFLOP", "parameters",
+                        "tensors", "sent per step");
+  for (std::size_t s = 0; s < d.stages.size(); ++s) {
+    const auto& stage = d.stages[s];
+    text +=
+        fmt::format("{:<6} {:<24} {:>14.4f} {:>14} {:>14} {:>14}\n", s, stage.first, stage.gflop,
+                    readable_bytes(stage.parameter_bytes), readable_bytes(stage.peak_bytes), readable_bytes(stage.sent_bytes));
+  }
   text += fmt::format("\n{} parameters\na training step of {} samples{}:\n", d.parameters, d.input[0],
                       d.accumulate == 1 ? std::string()
                                         : fmt::format(", {} parts of {} one after the other (activations and halos: of one part)",

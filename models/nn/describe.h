@@ -20,6 +20,15 @@ struct LayerDescription {
   // In a forward pass, by the rank that sends most: bytes of the input redistributed to the layer's own grid; bytes contributed
   // to gathers and reductions of channels, of weights and of statistics.
   std::int64_t moved_bytes = 0, collective_bytes = 0;
+  int stage = 0;  // of a pipeline
+};
+
+// A stage of a pipeline; bytes of the rank with most.
+struct StageDescription {
+  std::string first;  // layer
+  double gflop = 0;   // forward, all ranks of the stage
+  std::int64_t parameter_bytes = 0, peak_bytes = 0;
+  std::int64_t sent_bytes = 0;  // point to point in a training step, halos included
 };
 
 struct Description {
@@ -29,6 +38,7 @@ struct Description {
   std::int64_t accumulate = 1;  // parts
   DType dtype = DType::float32, compute = DType::float32;
   std::vector<LayerDescription> layers{};  // in the order in which they run
+  std::vector<StageDescription> stages{};  // of a pipeline
   std::int64_t parameters = 0;             // all of the network's
   // For the whole batch and all ranks.
   double forward_gflop = 0;

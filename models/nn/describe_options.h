@@ -9,7 +9,7 @@
 
 #include "comm/distributed/grid.h"
 #include "framework/optim/optimizer.h"
-#include "models/nn/module.h"
+#include "models/nn/pipeline.h"
 
 namespace mpigrad {
 
@@ -26,6 +26,9 @@ struct DescribeOptions {
   nn::LayerSplit split = ChannelSplit::filters;
   std::vector<LayerExtents> grids{};
   bool sharded_weights = false;
+  // With grid.stage above 1: see nn::PipelineOptions. Each part of the batch is then a micro-batch.
+  std::vector<std::string> boundaries{};
+  nn::PipelineSchedule schedule = nn::PipelineSchedule::one_forward_one_backward;
   DType dtype = DType::float32;    // type of the input and of the parameters
   std::optional<DType> compute{};  // see nn::BuildOptions
   // Equal parts of the batch that are computed one after the other before the optimizer's step.

@@ -361,7 +361,8 @@ Tensor LayerScope::done(Tensor y) {
   if (!counter_) return y;
   auto& record = counter_->record;
   record.out = global_shape(y);
-  record.activation_bytes = y.bytes();
+  record.elsewhere = y.is_stand_in();
+  record.activation_bytes = record.elsewhere ? 0 : y.bytes();
   for (const auto& line : counter_->costs.lines) record.flops += line.flops;
   if (layer_trace->traffic_) {
     const auto now = layer_trace->traffic_();

@@ -267,6 +267,7 @@ struct LayerRecord {
   std::int64_t activation_bytes = 0;  // of the local result
   // Forward, this rank: bytes sent as halos; bytes redistributed from another grid; bytes contributed to collectives.
   std::int64_t sent_bytes = 0, moved_bytes = 0, collective_bytes = 0;
+  bool elsewhere = false;  // on another stage of a pipeline
 };
 
 // While it is alive on this thread, layers append their records.

@@ -150,8 +150,8 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
                                                std::vector<int>{state_->grid->ranks()});
   }
   if (options.pipeline) {
-    require(options.grids.empty() && !options.sharded_weights && options.device != DeviceKind::dry,
-            "[module] in a pipeline layers have no grids of their own, weights are not in parts, and the device is not dry");
+    require(options.grids.empty() && !options.sharded_weights,
+            "[module] in a pipeline layers have no grids of their own, and weights are not in parts");
     require(input.layout() && input.layout()->grid == options.pipeline->grid(),
             "[module] the input of a network in a pipeline has a layout on the pipeline's grid(): {}", input);
     state_->pipeline = options.pipeline;
@@ -201,7 +201,7 @@ void Module::make_parameters(const BuildOptions& options) {
     Tensor value;
     if (const auto& pipeline = state_->pipeline) {
       const auto& on_stage = state_->on_stage.at(declared.name);
-      const auto stored = pipeline->messages().stored(pipeline->messages().stage_of(*on_stage), *on_stage);
+      const auto stored = pipeline->messages().stored(pipeline->messages().stage_of(*on_stage->grid), *on_stage);
       const bool mine = on_stage->grid == pipeline->grid();
       value = (mine ? declared.initialise(declared.shape, state_->dtype, random, declared.layout)
                     : Tensor({stored->box().extents(), state_->dtype}))
@@ -338,7 +338,7 @@ std::vector<NamedTensor> Module::all_buffers() const {
   }
   const auto& messages = state.pipeline->messages();
   for (const auto& [name, on_stage] : state.buffer_layouts) {
-    const auto stored = messages.stored(messages.stage_of(*on_stage), *on_stage);
+    const auto stored = messages.stored(messages.stage_of(*on_stage->grid), *on_stage);
     const auto mine = state.buffers.find(name);
     const auto value =
         mine != state.buffers.end() ? mine->second : Tensor({stored->box().extents(), state.dtype}, DeviceKind::cpu);

@@ -45,7 +45,7 @@ std::shared_ptr<Pipeline> Pipeline::make(const Communicator& world, const Pipeli
 
 std::vector<Tensor> Pipeline::inputs(const std::vector<Tensor>& inputs) const {
   std::vector<Tensor> result;
-  for (const auto& x : inputs) result.push_back(input(x));
+  for (const auto& x : inputs) result.push_back(measuring_ ? x : input(x));
   return result;
 }
 
@@ -65,13 +65,20 @@ void Pipeline::end_build() const {
            ", "));
 }
 
+bool Pipeline::is_boundary(const std::string& path) const {
+  const auto next = static_cast<std::size_t>(current_);
+  return next < o_.boundaries.size() && names_layer(o_.boundaries[next], path);
+}
+
 int Pipeline::stage_of(const std::string& path, bool building) {
   const auto known = stage_of_.find(path);
   if (known != stage_of_.end()) return known->second;
   require(building, "[pipeline] layer {} did not run when the network was built", path);
-  if (measuring_) measuring_(path);
-  const auto next = static_cast<std::size_t>(current_);
-  if (next < o_.boundaries.size() && names_layer(o_.boundaries[next], path)) ++current_;
+  require(measuring_ || !detail::Arrival::inside() || !is_boundary(path),
+          "[pipeline] stage {} begins inside a function that is recomputed, at layer {}: choose a boundary outside", current_ + 1,
+          path);
+  if (measuring_) return measuring_(path), stage_of_[path] = stage();
+  if (is_boundary(path)) ++current_;
   stage_of_[path] = current_;
   return current_;
 }
@@ -84,8 +91,6 @@ Tensor Pipeline::moved(const Tensor& x, const std::string& path, bool building) 
       "[pipeline] layer {} is of stage {} and gets a tensor of stage {}: a layer cannot run after a later stage. A layer that "
       "is used twice belongs to one stage: choose other boundaries",
       path, to, from);
-  require(!detail::Arrival::inside(),
-          "[pipeline] stage {} begins inside a function that is recomputed, at layer {}: choose a boundary outside", to, path);
   return stages_->move(x, to);
 }
 
@@ -96,7 +101,10 @@ void Pipeline::choose(const std::function<void()>& run) {
   {
     CostLog log;
     std::vector<std::size_t> begins;
-    measuring_ = [&](const std::string& path) { paths.push_back(path), begins.push_back(log.lines.size()); };
+    // A stage cannot begin inside a function that is recomputed.
+    measuring_ = [&](const std::string& path) {
+      if (paths.empty() || !detail::Arrival::inside()) paths.push_back(path), begins.push_back(log.lines.size());
+    };
     begin_build();
     run();
     measuring_ = nullptr;
@@ -148,8 +156,8 @@ Pipeline::Step Pipeline::gradient(Module& net, std::int64_t micro_batches, const
     const auto before = waited.messages + waited.collectives;
     task.begin = detail::seconds_now() - start;
     net.set_step(first_step + task.micro_batch);
+    const Stages::Pass pass(*stages_, task.forward);
     if (task.forward) {
-      const Stages::Pass pass(*stages_);
       auto& now = open[task.micro_batch];
       step.most_tapes = std::max(step.most_tapes, open.size());
       now.tape = std::make_unique<Tape>(net.parameters());
@@ -180,10 +188,7 @@ Tensor run_everywhere(Module& net, const Tensor& x) {
 }
 
 Tensor at_stage_of(const Tensor& y, const Tensor& x) {
-  if (!x.layout() || !y.layout() || x.layout()->grid == y.layout()->grid) return x;
-  std::vector<Tensor> both{y, x};
-  y.layout()->grid->bring_together("at_stage_of", both);
-  return both[1];
+  return x.layout() && y.layout() && x.layout()->grid != y.layout()->grid ? y.layout()->grid->brought(x) : x;
 }
 
 }  // namespace mpigrad::nn

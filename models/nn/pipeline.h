@@ -96,6 +96,7 @@ class Pipeline {
   Pipeline() = default;
   // Called by modules. The stage of a layer: during build() layers get stages in the order in which they are first used.
   int stage_of(const std::string& path, bool building);
+  bool is_boundary(const std::string& path) const;                      // of the next stage
   std::vector<Tensor> inputs(const std::vector<Tensor>& inputs) const;  // input() of each
   // x on the stage of the layer. Error: x is on a later one.
   Tensor moved(const Tensor& x, const std::string& path, bool building);

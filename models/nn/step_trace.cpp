@@ -189,11 +189,15 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
   UseDevice dry(DeviceKind::dry);
   const auto log = std::make_shared<std::vector<DryRecord>>();
   const Communicator world(dry_world(rank, ranks, log));
-  const auto grid = make_grid(world, options.grid);
+  const auto pipeline =
+      options.grid.stage == 1
+          ? nullptr
+          : nn::Pipeline::make(world, {.grid = options.grid, .boundaries = options.boundaries, .schedule = options.schedule});
+  const auto grid = pipeline ? pipeline->grid() : make_grid(world, options.grid);
   const auto layout = input_layout(grid, part);
-  if (has_blocks(options)) {
+  if (pipeline || has_blocks(options)) {
     auto build = build_options(options);
-    build.sharded_weights = options.sharded_weights;
+    build.sharded_weights = options.sharded_weights, build.pipeline = pipeline;
     for (const auto& own : options.grids) build.grids.push_back({own.layers, make_grid(world, own.grid), own.split});
     net.build(layout, build);
   }
@@ -209,23 +213,33 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
   std::optional<Recorder> recorder;
   if (wanted.events) recorder.emplace(log, wanted.timer);
   // All parts cost the same, but only the last part reduces gradients over ranks, together with those of the others.
+  const auto input = [&] {
+    const auto x = constant(Tensor({layout->box().extents(), options.dtype}).with_layout(layout));
+    return pipeline ? pipeline->input(x) : x;
+  };
+  const auto objective = [&](const Tensor& x) {
+    return options.objective ? options.objective(x) : sum(cast(net(x), net.dtype()));
+  };
   const auto parts = std::min<std::int64_t>(options.accumulate, 2);
   for (std::int64_t i = 0; i < parts; ++i) {
     const bool last = i + 1 == parts;
     const double times = last ? 1 : static_cast<double>(options.accumulate - 1);
     const auto sent = bytes->sent(), reduced = bytes->reduced(), gathered = bytes->gathered();
-    const auto x = constant(Tensor({layout->box().extents(), options.dtype}).with_layout(layout));
+    const auto x = input();
+    std::optional<Stages::Pass> pass;
+    if (pipeline) pass.emplace(pipeline->messages());
     Tape tape(net);
     Tensor share;
     {
       nn::LayerTrace layers([bytes] { return bytes->traffic(); });
       if (recorder) recorder->begin(tape, layers, x, times);
-      share = options.objective ? options.objective(x) : sum(cast(net(x), net.dtype()));
+      share = objective(x);
       if (recorder) recorder->begin_backward(static_cast<int>(layers.layers.size()));
       result.layers = std::move(layers.layers);
     }
     CostLog costs;
-    const auto gradients = tape.gradient(share, {.accumulate = !last});
+    pass.reset();
+    const auto gradients = tape.gradient(share.is_stand_in() ? Tensor() : share, {.accumulate = !last});
     for (const auto& line : costs.lines) result.backward_flops += times * line.flops;
     if (recorder) recorder->begin_update();
     if (last && optimizer) optimizer->step(gradients);
@@ -235,6 +249,16 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
     result.gathered_bytes += all(bytes->gathered(), gathered);
   }
   result.peak_bytes = memory().peak_bytes;
+  if (pipeline) {
+    // Its schedule holds several parts at once.
+    reset_peak_memory(DeviceKind::dry);
+    std::vector<Tensor> batches;
+    for (std::int64_t m = 0; m < options.accumulate; ++m) batches.push_back(input());
+    const auto step = pipeline->gradient(net, options.accumulate,
+                                         [&](std::int64_t m) { return objective(batches[static_cast<std::size_t>(m)]); });
+    if (optimizer) optimizer->step(step.gradients);
+    result.peak_bytes = memory().peak_bytes;
+  }
   if (recorder) {
     recorder->end();
     result.events = std::move(recorder->events), result.edges = std::move(recorder->edges);

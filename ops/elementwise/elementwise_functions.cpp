@@ -90,6 +90,7 @@ constexpr bool one_of = (std::is_same_v<F, Fs> || ...);
 // Applies an op whose operands may be replicated over ranks on which others vary.
 template <class Op>
 Tensor apply_aligned(const Op& op, Elementwise kind, Tensors in) {
+  detail::bring_together(Op::traits().name, in);
   auto operands = align_operands(Op::traits().name, in, kind);
   if (!operands) return mpigrad::apply(op, std::move(in));
   int split = 1;  // outputs get room for halos along this dimension

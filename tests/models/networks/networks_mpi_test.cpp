@@ -17,9 +17,12 @@
 #include "comm/launch.h"
 #include "models/data/data.h"
 #include "models/data/sources/function.h"
+#include "models/nn/describe.h"
+#include "ops/reduce/reduce.h"
 #include "tests/comm/hdf5/tensor_cases.h"
 #include "tests/models/networks/network_training.h"
 #include "tests/models/networks/split_networks.h"
+#include "tests/models/nn/pipelined.h"
 #include "tests/support/errors.h"
 #include "tests/support/gradient_check.h"
 
@@ -164,6 +167,49 @@ void check_collective_reading(const Communicator& world) {
   }
 }
 
+// Networks in pipelines equal those of one rank, and the memory of each stage is what describe() predicts.
+void check_pipelines(const Communicator& world) {
+  if (world.size() == 1 || world.size() == 3) return;
+  const int stages = 2, depth = world.size() / stages;
+  for (const auto& network : split_networks()) {
+    if (!network.name.starts_with("U-Net") && network.name != "CosmoFlow with batch norm") continue;
+    for (const auto schedule : {nn::PipelineSchedule::fill_drain, nn::PipelineSchedule::one_forward_one_backward}) {
+      Pipelined pipelined(world, network, {.grid = {.depth = depth, .stage = stages}, .schedule = schedule});
+      pipelined.train(3);
+      require_trained(network.name + " in a pipeline", state_of(*pipelined.net, *pipelined.optimizer), trained_alone(network, 3));
+    }
+  }
+  constexpr std::int64_t micro_batches = 4;
+  const Shape batch{micro_batches, 32, 32, 32, 1}, part{1, 32, 32, 32, 1};
+  const auto make = [] { return UNet3dOptions{.filters = {8, 16, 24}}; };
+  const auto optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
+  DescribeOptions options{.grid = {.depth = depth, .stage = stages}, .accumulate = micro_batches, .optimizer = optimizer};
+  UNet3d dry(make());
+  const auto expected = describe(dry, batch, options);
+  const auto pipeline = nn::Pipeline::make(world, {.grid = options.grid});
+  UNet3d net(make());
+  const auto layout = input_layout(pipeline->grid(), part);
+  const auto before = memory_statistics(DeviceKind::cpu).current_bytes;
+  net.build(layout, {.pipeline = pipeline});
+  const auto adam_of_stage = optimizer(net.parameters());
+  reset_peak_memory(DeviceKind::cpu);
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    std::vector<Tensor> x;
+    for (std::int64_t m = 0; m < micro_batches; ++m)
+      x.push_back(constant(random_normal(part, {.key = 1}, 0, 1, DType::float32, layout)));
+    const auto step = pipeline->gradient(
+        net, micro_batches, [&](std::int64_t m) { return sum(net(pipeline->input(x[static_cast<std::size_t>(m)]))); });
+    adam_of_stage->step(step.gradients);
+  }
+  const auto found = static_cast<double>(memory_statistics(DeviceKind::cpu).peak_bytes - before);
+  const auto predicted = static_cast<double>(expected.stages.at(static_cast<std::size_t>(pipeline->stage())).peak_bytes);
+  // Less where the other stage receives at once what this one sends.
+  require(found / predicted > 0.8 && found / predicted < 1.05, "[networks] stage {} has {} bytes of tensors, {} are predicted",
+          pipeline->stage(), found, predicted);
+  if (world.rank() == 0)
+    std::printf("ok: pipelines, %d ranks; memory %.3f of the prediction\n", world.size(), found / predicted), std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -172,6 +218,7 @@ int main(int argc, char** argv) {
     const Communicator world(transport);
     check_collective_reading(world);
     check_mixed(world);
+    check_pipelines(world);
     check(world, "CosmoFlow", CosmoFlowRun{.options = {.filters = 2}, .batch = 3, .steps = 2});
     check(world, "CosmoFlow with batch norm",
           CosmoFlowRun{.options = {.batch_norm = true, .filters = 2}, .batch = 4, .steps = 2});

@@ -1,18 +1,15 @@
 // Networks in pipelines: trained, they equal one rank that runs the same micro-batches.
 
-#include "models/nn/pipeline.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <numeric>
 #include <random>
 
-#include "framework/optim/optimizer.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
-#include "tests/models/networks/split_networks.h"
+#include "tests/models/nn/pipelined.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"
 
@@ -20,8 +17,6 @@ using namespace mpigrad;
 using namespace mpigrad::testing;
 
 namespace {
-
-constexpr int steps = 2;
 
 // A layer of one's own with parameters, whose shortcut is added behind the next layer.
 struct Scaled : nn::Module {
@@ -63,70 +58,6 @@ const SplitNetwork& network_named(std::string_view name) {
   REQUIRE(found != all.end());
   return *found;
 }
-
-Tensor data(const Shape& shape, std::int64_t number, std::uint64_t which, const LayoutPtr& layout) {
-  return constant(
-      random_uniform(shape, Philox{.key = static_cast<std::uint64_t>(number), .stream = which}, -1, 1, DType::float64, layout));
-}
-
-std::unique_ptr<Optimizer> adam(nn::Module& net) {
-  return std::make_unique<Adam>(net.parameters(), AdamAttributes{.learning_rate = 0.002, .epsilon = 1e-2, .weight_decay = 0.1});
-}
-
-Trained state_of(nn::Module& net, const Optimizer& optimizer) {
-  Trained result;
-  auto& parameters = net.parameters();
-  for (std::size_t i = 0; i < parameters.size(); ++i) result[parameters[i].name] = whole_values(parameters[i].value);
-  for (const auto& [name, value] : net.all_buffers()) result[name] = whole_values(value);
-  for (const auto& [name, value] : optimizer.state()) result["state of " + name] = whole_values(value);
-  return result;
-}
-
-// One rank, with the gradients of the micro-batches added up.
-Trained trained_alone(const SplitNetwork& network, std::int64_t micro_batches) {
-  const auto net = network.make();
-  net->build(network.input, {.seed = 3, .dtype = DType::float64});
-  const auto optimizer = adam(*net);
-  for (int step = 0; step < steps; ++step)
-    for (std::int64_t m = 0; m < micro_batches; ++m) {
-      const auto number = step * micro_batches + m;
-      net->set_step(number);
-      Tape tape(*net);
-      const auto loss = mse((*net)(data(network.input, number, 1, {})), data(network.target, number, 2, {}));
-      const bool last = m + 1 == micro_batches;
-      const auto gradients = tape.gradient(loss / static_cast<double>(micro_batches), {.accumulate = !last});
-      if (last) optimizer->step(gradients, {.max_norm = 0.5});
-    }
-  return state_of(*net, *optimizer);
-}
-
-struct Pipelined {
-  Pipelined(const Communicator& world, const SplitNetwork& network, const nn::PipelineOptions& options)
-      : pipeline(nn::Pipeline::make(world, options)), net(network.make()), of_x(input_layout(pipeline->grid(), network.input)) {
-    of_y = split_layout(pipeline->grid(), network.target,
-                        network.target.rank() == 5 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0});
-    net->build(of_x, {.seed = 3, .dtype = DType::float64, .pipeline = pipeline});
-    optimizer = adam(*net);
-  }
-  nn::Pipeline::Step gradient(int step, std::int64_t micro_batches) {
-    return pipeline->gradient(
-        *net, micro_batches,
-        [&](std::int64_t m) {
-          const auto number = step * micro_batches + m;
-          const auto y = (*net)(pipeline->input(data(of_x->global, number, 1, of_x)));
-          return mse(y, pipeline->target(data(of_y->global, number, 2, of_y))) / static_cast<double>(micro_batches);
-        },
-        step * micro_batches);
-  }
-  void train(std::int64_t micro_batches) {
-    for (int step = 0; step < steps; ++step) optimizer->step(gradient(step, micro_batches).gradients, {.max_norm = 0.5});
-  }
-
-  std::shared_ptr<nn::Pipeline> pipeline;
-  std::unique_ptr<nn::Module> net;
-  std::unique_ptr<Optimizer> optimizer;
-  LayoutPtr of_x, of_y;
-};
 
 }  // namespace
 
@@ -290,7 +221,7 @@ TEST_CASE("pipeline: checkpoints move between pipelines and other grids") {
     Pipelined other(world, network, {.grid = {.stage = 3}});
     load_checkpoint(path, *other.net, {.optimizer = other.optimizer.get()});
     require_trained("on three stages", state_of(*other.net, *other.optimizer), expected);
-    const auto again = other.gradient(steps, 2);
+    const auto again = other.gradient(pipelined_steps, 2);
     CHECK(again.gradients.size() == other.net->parameters().size());
   });
 }
