@@ -70,7 +70,6 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
   auto part = input;
   part[0] /= parts;
   const auto others = memory_statistics(DeviceKind::dry).current_bytes;  // tensors of other networks on this thread
-  build_dry(net, part, options);
   const std::array<std::pair<const char*, int>, 4> axes{
       {{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}}};
   for (int d = 0; d < 4; ++d) {
@@ -82,12 +81,12 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
                      .ranks = ranks_of(g),
                      .accumulate = parts,
                      .dtype = options.dtype,
-                     .compute = net.compute_dtype()};
-  result.parameters = net.parameters().elements();
+                     .compute = options.compute.value_or(options.dtype)};
 
   auto alone = options;
   alone.grid = {}, alone.grids.clear(), alone.sharded_weights = false, alone.boundaries.clear();
   const auto whole = trace_step(net, part, alone, 0, 1);
+  result.parameters = net.parameters().elements();
   for (const auto& layer : whole.layers) {
     const double gflop = layer.flops * giga * static_cast<double>(parts);
     result.layers.push_back({layer.name, layer.kind, layer.out, layer.parameters, gflop});

@@ -40,13 +40,14 @@ class SentBytes {
   std::int64_t sent_ = 0, reduced_ = 0, gathered_ = 0;
 };
 
-// True if ranks have their own blocks of parameters, so that the network must be built for the grid.
-bool has_blocks(const DescribeOptions& o) {
-  return o.grid.channel > 1 || o.grid.filter > 1 || !o.grids.empty() || o.sharded_weights;
-}
-
-nn::BuildOptions build_options(const DescribeOptions& o) {
-  return {.dtype = o.dtype, .compute = o.compute, .device = DeviceKind::dry, .split = o.split};
+// Builds the network as a training on these ranks does: parameters have layouts of the grid.
+void build_on(const Communicator& world, const LayoutPtr& layout, nn::Module& net, const DescribeOptions& o,
+              const std::shared_ptr<nn::Pipeline>& pipeline) {
+  nn::BuildOptions build{.dtype = o.dtype, .compute = o.compute, .device = DeviceKind::dry, .split = o.split};
+  build.sharded_weights = o.sharded_weights, build.pipeline = pipeline;
+  for (const auto& own : o.grids) build.grids.push_back({own.layers, make_grid(world, own.grid), own.split});
+  net.build(layout, build);
+  net.train();
 }
 
 std::vector<TensorType> types_of(Inputs tensors) {
@@ -178,12 +179,6 @@ class Recorder final : public detail::OpObserver {
 
 }  // namespace
 
-void build_dry(nn::Module& net, const Shape& part, const DescribeOptions& options) {
-  UseDevice dry(DeviceKind::dry);
-  net.build(part, build_options(options));
-  net.train();
-}
-
 StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& options, int rank, int ranks,
                      const TraceOptions& wanted) {
   UseDevice dry(DeviceKind::dry);
@@ -195,12 +190,7 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
           : nn::Pipeline::make(world, {.grid = options.grid, .boundaries = options.boundaries, .schedule = options.schedule});
   const auto grid = pipeline ? pipeline->grid() : make_grid(world, options.grid);
   const auto layout = input_layout(grid, part);
-  if (pipeline || has_blocks(options)) {
-    auto build = build_options(options);
-    build.sharded_weights = options.sharded_weights, build.pipeline = pipeline;
-    for (const auto& own : options.grids) build.grids.push_back({own.layers, make_grid(world, own.grid), own.split});
-    net.build(layout, build);
-  }
+  build_on(world, layout, net, options, pipeline);
   const auto bytes = std::make_shared<SentBytes>(log);
   const auto memory = [] { return memory_statistics(DeviceKind::dry); };
 

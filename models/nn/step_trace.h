@@ -66,11 +66,9 @@ struct TraceOptions {
   OpTimer timer{};
 };
 
-// `net` is on the dry device and built for an input of these extents. If ranks have parameters of their own, it is not built yet:
-// this function builds it. `part` is the global shape of the part of the batch that is computed at once. Errors: as describe().
+// Builds the network, fresh from its constructor or traced before, for this rank on the dry device and runs a step. `part` is the
+// global shape of the part of the batch that is computed at once. Errors: as describe().
 StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& options, int rank, int ranks,
                      const TraceOptions& trace = {});
-// Builds a network fresh from its constructor, as trace_step() needs it.
-void build_dry(nn::Module& net, const Shape& part, const DescribeOptions& options);
 
 }  // namespace mpigrad

@@ -80,7 +80,6 @@ StepTrace traced(const Case& c, std::int64_t size, const Communicator& world, co
   auto options = c.options;
   options.objective = [&](const Tensor& x) { return subject.objective(*net, x); };
   const auto input = input_of(c, size);
-  build_dry(*net, input, options);
   return trace_step(*net, input, options, world.rank(), world.size(), {.events = true, .timer = timer});
 }
 

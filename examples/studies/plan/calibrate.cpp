@@ -156,7 +156,6 @@ std::vector<planner::MeasuredOp> measured_ops(const Communicator& world, const C
     if (subject.objective) options.objective = [&](const Tensor& x) { return subject.objective(*net, x); };
     auto input = subject.input;
     input[0] = batch;
-    build_dry(*net, input, options);
     const int rank = ranks == world.size() ? world.rank() : 0;
     const auto trace = trace_step(*net, input, options, rank, ranks, {.events = true, .timer = measurement.timer()});
     updates.push_back(planner::measure_update(world, trace.parameter_bytes / size_of(options.dtype),
@@ -218,7 +217,7 @@ int calibrate(const Communicator& world, const CalibrateOptions& o) {
     for (const auto& network : o.networks) {
       const auto subject = subject_named(network, o.size);
       try {
-        build_dry(*subject.make(false), subject.input, {});
+        (void)trace_step(*subject.make(false), subject.input, {}, 0, 1);
       } catch (const Error& error) {
         throw UsageError(fmt::format("{} with --size {}: {}", network, o.size, error.what()));
       }

@@ -12,6 +12,7 @@
 
 #include "models/networks/cosmoflow.h"
 #include "models/train/session.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "tests/support/ranks.h"
 
@@ -360,4 +361,22 @@ TEST_CASE("describe: layers on grids of their own, blocks of weights") {
     CHECK(split.peak_bytes < one.peak_bytes);
   }
   CHECK(parts.peak_bytes < samples.peak_bytes);
+}
+
+TEST_CASE("describe: a layer with parameters of its own is built as for a training") {
+  struct Scale : nn::Module {
+    using nn::Module::Module;
+    Tensor operator()(const Tensor& x) override { return x * parameter("factor", {x.dim(-1)}, nn::constant_value(1)); }
+  };
+  struct Scaled : nn::Module {
+    Tensor operator()(const Tensor& x) override { return scale(conv(x)); }
+    nn::Conv3d conv{*this, "conv", {.out = 3, .kernel = 3, .padding = 1}};
+    Scale scale{*this, "scale"};
+  };
+  for (const GridExtents& grid : {GridExtents{}, GridExtents{.sample = 2}, GridExtents{.depth = 2}}) {
+    Scaled net;
+    const auto described = describe(net, {2, 8, 8, 8, 1}, {.grid = grid});
+    CHECK(described.parameters == 27 * 3 + 3 + 3);
+    CHECK(described.reduced_bytes == (ranks_of(grid) == 1 ? 0 : 4 * described.parameters));
+  }
 }

@@ -29,7 +29,6 @@ bool is_layers_product(std::string_view op) { return op == "conv" || op == "conv
 std::vector<Layer> read_layers(nn::Module& net, const Shape& input) {
   require(input.rank() == 5 && input[0] == 1, "[planner] the input of one sample is [1, D, H, W, C], got {}", input);
   const DescribeOptions one_rank;
-  build_dry(net, input, one_rank);
   const auto trace = trace_step(net, input, one_rank, 0, 1, {.events = true});
   std::vector<Layer> layers(trace.layers.size());
   std::vector<bool> read(layers.size()), product(layers.size());

@@ -40,7 +40,6 @@ StepTrace trace_of(const GridExtents& grid, int rank, std::int64_t extent = 64, 
   const Shape batch{2 * grid.sample, extent, extent, extent, 4};
   const DescribeOptions options{
       .grid = grid, .split = split, .optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); }};
-  build_dry(net, batch, options);
   return trace_step(net, batch, options, rank, ranks_of(grid), {.events = true});
 }
 
@@ -234,7 +233,6 @@ TEST_CASE("simulate: CosmoFlow on 2,048 ranks") {
   const DescribeOptions options{.grid = grid,
                                 .optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); }};
   const Shape batch{64, 512, 512, 512, 4};
-  build_dry(net, batch, options);
   const auto trace = trace_step(net, batch, options, rank, 2048, {.events = true});
   const auto machine = machine_of(2048, true, true);
   const auto even = simulate(trace, rank, grid, machine);
@@ -258,7 +256,6 @@ std::vector<StepProgram> own_programs(const GridExtents& grid, const std::vector
   const auto trace = [&](int rank) {
     CosmoFlow net({.filters = 4});
     const Shape input{batch, 64, 64, 64, 4};
-    build_dry(net, input, options);
     auto step = trace_step(net, input, options, rank, ranks_of(grid), {.events = true});
     if (slowest) *slowest = std::max(*slowest, time_step(step, rank, machine, {.node_ranks = ranks_of(grid)}).total);
     return step;

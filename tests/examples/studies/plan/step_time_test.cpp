@@ -61,7 +61,6 @@ double predicted_bytes(const std::function<std::unique_ptr<nn::Module>()>& make,
   const int ranks = ranks_of(options.grid);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto net = make();
-    build_dry(*net, input, options);
     for (const auto& event : trace_step(*net, input, options, rank, ranks, {.events = true}).events)
       for (const auto& call : event.calls) {
         const auto n = static_cast<double>(call.bytes), p = static_cast<double>(call.ranks->size());
@@ -133,7 +132,6 @@ TEST_CASE("planner: the parts of a step's time add up, and layers' to forward an
     auto options = scheme.options;
     options.optimizer = adam;
     const Shape input{2, 16, 16, 16, 4};
-    build_dry(net, input, options);
     const auto step = trace_step(net, input, options, 0, ranks_of(options.grid), {.events = true});
     for (const bool overlaps : {false, true}) {
       auto machine = slow_machine();
@@ -159,7 +157,6 @@ TEST_CASE("planner: a step of one convolution on a machine whose times can be re
   } net;
   const Shape input{1, 4, 4, 4, 2};
   const DescribeOptions split{.grid = {.depth = 2}};
-  build_dry(net, input, split);
   const auto step = trace_step(net, input, split, 0, 2, {.events = true});
   auto machine = slow_machine(2);
   machine.overlaps = false;
@@ -243,7 +240,6 @@ TEST_CASE("planner: what measured ops reach of the peaks, kind by kind") {
 TEST_CASE("planner: ops are timed one by one, and each signature once") {
   CosmoFlow net({.filters = 2});
   const Shape input{1, 16, 16, 16, 4};
-  build_dry(net, input, {});
   on_ranks(1, [&](const Communicator& world) {
     planner::OpMeasurement measurement(world, {.seconds = 1e-4, .repeats = 1});
     const auto step = trace_step(net, input, {}, 0, 1, {.events = true, .timer = measurement.timer()});

@@ -96,7 +96,6 @@ StepTrace traced(const Subject& subject, const Choice& choice, const SearchOptio
   auto options = options_of(choice, o);
   if (subject.objective) options.objective = [&](const Tensor& x) { return subject.objective(*net, x); };
   const auto input = batch_of(subject, o);
-  build_dry(*net, input, options);
   return trace_step(*net, input, options, rank, ranks_of(choice.grid), {.events = true});
 }
 
