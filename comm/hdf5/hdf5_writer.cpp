@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "comm/hdf5/detail.h"
+#include "comm/together.h"
 #include "framework/base/new_file.h"
 
 namespace mpigrad {
@@ -112,15 +113,6 @@ namespace {
 
 bool is_root(const std::shared_ptr<Transport>& transport) { return !transport || transport->rank() == 0; }
 
-// Rank 0's text, on all ranks.
-std::string broadcast_text(Transport& transport, std::string text) {
-  auto length = static_cast<std::int64_t>(text.size());
-  transport.bcast(&length, 1, DType::int64, 0);
-  text.resize(static_cast<std::size_t>(length));
-  transport.bcast(text.data(), length, DType::uint8, 0);
-  return text;
-}
-
 // Runs f on rank 0; every rank throws what f threw there, so that all ranks get the error at the same place.
 template <class F>
 void at_root(const std::shared_ptr<Transport>& transport, F f) {
@@ -136,7 +128,7 @@ void at_root(const std::shared_ptr<Transport>& transport, F f) {
     }
   };
   if (transport->rank() == 0) attempt();
-  problem = broadcast_text(*transport, std::move(problem));
+  problem = text_of_rank(*transport, std::move(problem));
   if (problem.starts_with('w')) throw FileInTheWay(problem.substr(1));
   if (!problem.empty()) throw Error(problem.substr(1));
 }
@@ -184,7 +176,7 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     // MPI opens the file by name on all ranks: rank 0 creates it, and HDF5 finds it empty.
     const auto state = make_state();
     at_root(transport_, [&] { check_target(path, overwrite), state->place.emplace(path, "hdf5"); });
-    state->temporary = broadcast_text(*transport_, state->place ? state->place->temporary().string() : std::string());
+    state->temporary = text_of_rank(*transport_, state->place ? state->place->temporary().string() : std::string());
     open(*state, state->temporary, H5F_ACC_TRUNC);
     state_ = state;
     return;
