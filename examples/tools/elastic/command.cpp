@@ -20,6 +20,7 @@
 #include "examples/tools/elastic/plan.h"
 #include "framework/base/joined.h"
 #include "framework/base/printable.h"
+#include "models/trainer/recipe/recipe.h"
 #include "models/trainer/tool/together.h"
 
 namespace mpigrad::elastic {
@@ -228,6 +229,39 @@ Words with_value(Words command, const std::string& option, const std::string& va
   }
   if (!found) command.push_back(option), command.push_back(value);
   return command;
+}
+
+namespace {
+
+constexpr const char* grid_key = "grid.extents=";
+
+// True if word i is the value of --set, or --set=VALUE itself, and sets the grid.
+bool sets_grid(const Words& command, std::size_t i) {
+  return (i > 0 && command[i - 1] == "--set" && command[i].starts_with(grid_key)) ||
+         command[i].starts_with(std::string("--set=") + grid_key);
+}
+
+}  // namespace
+
+std::optional<std::string> grid_of(const Words& command) {
+  if (auto grid = value_of(command, "--grid")) return grid;
+  std::optional<std::string> set, recipe;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (sets_grid(command, i)) set = command[i].substr(command[i].find(grid_key) + std::string(grid_key).size());
+    const bool value = i > 0 && (command[i - 1] == "--out" || command[i - 1] == "--set" || command[i - 1] == "--resume" ||
+                                 command[i - 1] == "--data" || command[i - 1] == "--weights");
+    if (!recipe && !value && !command[i].starts_with('-') && command[i].ends_with(".toml")) recipe = command[i];
+  }
+  return set || !recipe ? set : trainer::value_in_recipe(*recipe, "grid.extents");
+}
+
+Words with_grid(const Words& command, const std::string& grid) {
+  Words words;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const bool before = command[i] == "--set" && i + 1 < command.size() && sets_grid(command, i + 1);
+    if (!before && !sets_grid(command, i)) words.push_back(command[i]);
+  }
+  return with_value(words, "--grid", grid);
 }
 
 std::string last_line(const std::filesystem::path& output) {

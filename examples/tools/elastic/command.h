@@ -50,6 +50,12 @@ std::optional<std::string> value_of(const Words& command, const std::string& opt
 // Replaces the value of an option, or adds the option.
 Words with_value(Words command, const std::string& option, const std::string& value);
 
+// The grid that a trainer's command asks for: the value of --grid, of `--set grid.extents=...`, or of grid.extents in its recipe,
+// a word that ends with .toml and is no option's value; none: the command names no grid. UsageError: the recipe cannot be read.
+std::optional<std::string> grid_of(const Words& command);
+// The command with --grid, instead of the grid that it asked for.
+Words with_grid(const Words& command, const std::string& grid);
+
 // The last meaningful line of a program's output in a file, without the lines that launchers add after it.
 std::string last_line(const std::filesystem::path& output);
 

@@ -61,7 +61,7 @@ void add_options(CLI::App& app, Options& o) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group("Ranks");
-  app.add_option("--ranks-per-host", o.ranks_per_host, "default: as many as --grid of the program needs")
+  app.add_option("--ranks-per-host", o.ranks_per_host, "default: as many as the grid of the program needs")
       ->check(tool::whole_number(1, 1 << 20))
       ->group("Ranks");
   app.add_option(
@@ -125,9 +125,9 @@ void complete(Options& o) {
   if (o.hosts.empty()) o.hosts = allocated.empty() ? Words{host_name()} : allocated;
   require_host_names(o.hosts);
   const auto hosts = static_cast<int>(o.hosts.size());
-  const auto grid = value_of(o.command, "--grid");
+  const auto grid = grid_of(o.command);
   if (o.ranks_per_host == 0) {
-    if (!grid) throw UsageError("--ranks-per-host is needed if the program has no --grid");
+    if (!grid) throw UsageError("--ranks-per-host is needed if neither the program's --grid nor its recipe names a grid");
     const int ranks = ranks_of(trainer::parse_grid(*grid, 1, trainer::Channels::split));
     o.ranks_per_host = (ranks + hosts - 1) / hosts;
   }
@@ -157,7 +157,7 @@ std::filesystem::file_time_type progress_in(const std::filesystem::path& folder)
 class Elastic {
  public:
   explicit Elastic(const Options& o) : o_(o), hosts_(o.hosts, o.ranks_per_host, o.forgiven), out_(*value_of(o.command, "--out")) {
-    if (const auto grid = value_of(o.command, "--grid")) {
+    if (const auto grid = grid_of(o.command)) {
       split_ = trainer::split_of(*grid).split == ChannelSplit::channels ? "channel" : "filter";
       grid_ = trainer::parse_grid(*grid, 1, trainer::Channels::split);
       if (ranks_of(*grid_) > hosts_.ranks())
@@ -201,7 +201,7 @@ class Elastic {
       const auto extents = next_grid(*grid_, ranks);
       ranks = ranks_of(extents);
       grid = text_of(extents);
-      command = with_value(command, "--grid", grid);
+      command = with_grid(command, grid);
     }
     // Hosts that have no rank in this grid are not probed.
     const int per_host = hosts_.ranks_per_host();

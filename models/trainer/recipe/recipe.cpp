@@ -141,6 +141,13 @@ bool fits(const std::string& type, KeyType key) {
 
 }  // namespace
 
+std::optional<std::string> value_in_recipe(const std::filesystem::path& path, const std::string& key) {
+  std::optional<std::string> found;
+  for (const auto& entry : Reader().read(path))
+    if (entry.at("name") == key && !entry.at("values").empty()) found = entry.at("values").front().get<std::string>();
+  return found;
+}
+
 Origin read_recipe(Transport& transport, const std::filesystem::path& path, const std::string& program,
                    const std::string& command, Keys& keys) {
   std::string text;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "models/trainer/recipe/keys.h"
@@ -19,5 +20,9 @@ using Origin = std::map<std::string, std::string>;
 // command, files that include each other. Collective.
 Origin read_recipe(Transport& transport, const std::filesystem::path& path, const std::string& program,
                    const std::string& command, Keys& keys);
+
+// The text of a key in a recipe file, on this process only, for programs that start trainers; none: the recipe does not set it.
+// UsageError: as read_recipe(), but keys are not checked.
+std::optional<std::string> value_in_recipe(const std::filesystem::path& path, const std::string& key);
 
 }  // namespace mpigrad::trainer

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "examples/tools/elastic/job.h"
 #include "examples/tools/elastic/plan.h"
 #include "framework/base/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace mpigrad;
 using namespace mpigrad::elastic;
@@ -32,6 +35,25 @@ TEST_CASE("elastic: the next grid keeps each group's memory as long as there is 
   CHECK(extents(next_grid({.depth = 4, .channel = 2}, 7)) == std::vector{1, 3, 1, 1, 2, 1});
   CHECK(extents(next_grid({.sample = 2, .channel = 3, .filter = 2}, 11)) == std::vector{1, 1, 1, 1, 3, 2});
   CHECK(extents(next_grid({.sample = 2, .channel = 3, .filter = 2}, 5)) == std::vector{1, 1, 1, 1, 2, 2});
+}
+
+TEST_CASE("elastic: a command's grid is that of its flag, of --set or of its recipe") {
+  const testing::Folder folder;
+  const auto recipe = (folder.path / "run.toml").string(), base = (folder.path / "base.toml").string();
+  std::ofstream(base) << "[grid]\nextents = \"depth=2\"\n";
+  std::ofstream(recipe) << "include = \"base.toml\"\n[schedule]\nepochs = 3\n";
+  const Words plain{"cosmoflow", "train", recipe, "--out", "run"};
+  CHECK(grid_of(plain) == "depth=2");
+  CHECK(grid_of({"cosmoflow", "train", "--out", recipe}) == std::nullopt);
+  CHECK(grid_of({"cosmoflow", "train", recipe, "--set", "grid.extents=sample=4"}) == "sample=4");
+  CHECK(grid_of({"cosmoflow", "train", recipe, "--set=grid.extents=sample=4", "--grid", "height=2"}) == "height=2");
+  CHECK(testing::has(testing::error_text([&] {
+                       grid_of({"cosmoflow", "train", "absent.toml"});
+                     }),
+                     "there is no recipe absent.toml"));
+  CHECK(with_grid(plain, "depth=1") == Words{"cosmoflow", "train", recipe, "--out", "run", "--grid", "depth=1"});
+  CHECK(with_grid({"cosmoflow", "--set", "grid.extents=sample=4", "--set", "seed=2", "--out", "run"}, "depth=1") ==
+        Words{"cosmoflow", "--set", "seed=2", "--out", "run", "--grid", "depth=1"});
 }
 
 TEST_CASE("elastic: of all grids within the wanted one none is larger than the next") {
