@@ -50,11 +50,12 @@ class Stopping {
 
   std::string reason(const EpochRow& row) {
     if (o_.patience > 0 && without_ >= o_.patience) return fmt::format("{} was no better for {} epochs", o_.monitor, without_);
-    if (o_.most_seconds > 0 && row.report.epoch + 1 < o_.fit.epochs) {
+    const double most_seconds = 60 * o_.most_minutes;
+    if (most_seconds > 0 && row.report.epoch + 1 < o_.fit.epochs) {
       // Clocks of ranks differ.
       double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
       world_.transport().bcast(&seconds, 1, DType::float64, 0);
-      if (seconds >= o_.most_seconds) return fmt::format("{} are over", format_duration(o_.most_seconds));
+      if (seconds >= most_seconds) return fmt::format("{} are over", format_duration(most_seconds));
     }
     return hooks_.stop ? hooks_.stop(row) : std::string();
   }
@@ -96,13 +97,14 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
                            const Communicator& world, const TrainerHooks& hooks, const TrainerOptions& o,
                            const std::function<void(const FitOptions&)>& epochs) {
   const bool writes = world.rank() == 0 && !o.folder.empty();
+  const auto first_step = steps_before(optimizer, o.fit, steps);
   std::optional<TrainingLog> log;
   together(world, [&] {
     if (writes) make_folder(o.folder);
     log.emplace(TrainingLogOptions{.folder = writes ? o.folder : std::filesystem::path(),
                                    .values = o.values,
                                    .first_epoch = o.fit.first_epoch,
-                                   .first_step = o.fit.first_epoch * steps,
+                                   .first_step = first_step,
                                    .replaces = o.replaces});
   });
   Stopping stopping(o, hooks, world);
@@ -139,7 +141,8 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
     const auto table = straggler_table(result.times, world);
     if (!table.empty()) progress.print(table.substr(0, table.size() - 1));
   });
-  fit_options.after_epoch = [&](const EpochReport& report) {
+  fit_options.after_epoch = [&](EpochReport report) {
+    report.steps += first_step - o.fit.first_epoch * steps;
     result.seconds += report.seconds;
     result.samples += report.seconds * report.samples_per_second;
     result.waiting_seconds += report.waiting_seconds;
@@ -170,6 +173,12 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
 
 }  // namespace
 
+std::int64_t steps_before(const Optimizer& optimizer, const FitOptions& fit, std::int64_t steps) {
+  if (fit.first_epoch == 0) return 0;
+  const auto taken = optimizer.steps() + (fit.loss_scale ? fit.loss_scale->skipped() : 0) - fit.begin.steps;
+  return std::max(fit.first_epoch * steps, taken);
+}
+
 TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& o) {
   require(hooks.loss != nullptr, "[training] there is no loss");
@@ -186,7 +195,7 @@ TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, c
   return train_epochs(net, optimizer, steps, steps, world, hooks, o, [&](FitOptions options) {
     for (auto epoch = options.first_epoch; epoch < options.epochs; ++epoch) {
       options.progress->begin_epoch(epoch, options.begin.steps);
-      const auto report = hooks.epoch(epoch, options);
+      const auto report = hooks.epoch(epoch, options, optimizer);
       if (!report) return;
       options.begin = {};
       std::string text;

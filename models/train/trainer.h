@@ -1,5 +1,6 @@
 #pragma once
-// A whole training: epochs, evaluation after each epoch, table and curves, checkpoints, and stopping criteria.
+// A whole training: epochs, evaluation after each epoch, table and curves, checkpoints, and stopping criteria. Programs of
+// mpigrad_trainer set the same TrainerOptions by keys (models/README.md says which function is for which program).
 
 #include <chrono>
 #include <cstdint>
@@ -21,9 +22,10 @@ namespace mpigrad {
 struct TrainerHooks {
   LossFunction loss{};
   // For trainings that do not compare predictions with targets: runs one epoch, in place of fit(). It begins at options.begin,
-  // reports its steps to options.progress and options.times, updates options.averages if set, and asks options.interrupts between
+  // takes learning rate, limit of the gradients' norm and loss scale from `options`, reports its steps to options.progress and
+  // options.times, updates options.averages if set, calls options.after_step after each step, and asks options.interrupts between
   // steps. Returns nothing if options.interrupt has ended it.
-  std::function<std::optional<EpochReport>(std::int64_t epoch, const FitOptions& options)> epoch{};
+  std::function<std::optional<EpochReport>(std::int64_t epoch, const FitOptions& options, Optimizer& optimizer)> epoch{};
   // Called after every epoch: returns the values of TrainerOptions::values. With averaged weights (FitOptions::averages) the
   // parameters have the averaged values during the call.
   std::function<std::vector<double>()> evaluate{};
@@ -43,26 +45,27 @@ struct TrainerOptions {
   std::filesystem::path folder{};
   std::vector<std::string> values{};
   bool replaces = false;  // removes TensorBoard events of earlier runs
-  // Intervals between checkpoints in epochs, steps, seconds; 0: no such checkpoints. The clock of rank 0 counts seconds, and such
+  // Intervals between checkpoints in epochs, steps, minutes; 0: no such checkpoints. The clock of rank 0 counts minutes, and such
   // a checkpoint comes one step late.
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0;
-  double checkpoint_seconds = 0;
+  double checkpoint_minutes = 0;
   // Also one before the first step, so that a training that fails at any time can be restarted from its files; and one at the
   // end, if the last one is older, so that completed epochs are not trained again.
   bool checkpoint_first = false, checkpoint_end = false;
-  // Whether training continues while a checkpoint is written; rank 0 keeps a copy of the tensors meanwhile. A checkpoint that is
-  // due before the previous one is on the disk is skipped. The last one of a training, also of one ended by a limit or a signal,
-  // is waited for.
-  bool asynchronous = true;
+  // Whether training waits while a checkpoint is written. Otherwise rank 0 keeps a copy of the tensors meanwhile, and a
+  // checkpoint that is due before the previous one is on the disk is skipped. The last one of a training, also of one ended by a
+  // limit or a signal, is always waited for.
+  bool wait_for_checkpoints = false;
   std::int64_t keep = 1;   // number of checkpoints to keep: checkpoint.h5, and older ones as checkpoint-STEP.h5
   bool keep_best = false;  // best.h5: only weights (averaged ones if any), of the epoch with the best `monitor`
-  // A copy every `local_steps` steps on the disks of two nodes (models/train/restart/local_copies.h), in this folder; 0: none.
+  // A copy every `local_steps` steps on the disks of two nodes (models/train/restart/local_copies.h); 0: none. `local_folder`: a
+  // folder on a disk of each node, in which the training has a folder of its own.
   std::filesystem::path local_folder{};
   TrainingName local_training{};  // each copy updates the modification time of its file, if there is one
   std::int64_t local_steps = 0;
   // Ends the training with a checkpoint, between two steps if possible: early enough that the checkpoint is written within
-  // `time_limit` seconds of `started` (0: no limit), or when a signal arrives (models/train/restart/interruption.h).
-  double time_limit = 0;
+  // `time_limit_minutes` of `started` (0: no limit), or when a signal arrives (models/train/restart/interruption.h).
+  double time_limit_minutes = 0;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   bool notes_signals = false;                  // SIGUSR2 to any rank prints the table of models/train/stragglers.h
   std::map<std::string, std::string> notes{};  // stored in checkpoints
@@ -71,7 +74,7 @@ struct TrainerOptions {
   std::int64_t patience = 0;
   std::string monitor = "train_loss";
   bool larger_is_better = false;
-  double most_seconds = 0;     // begins no epoch after this time, by rank 0's clock; 0: no limit
+  double most_minutes = 0;     // begins no epoch after this time, by rank 0's clock; 0: no limit
   ProgressOptions progress{};  // only rank 0 of `world` prints
 };
 
@@ -87,6 +90,11 @@ struct TrainerResult {
   RankTimes times{};                                      // of this rank, in steps of this run
   std::string stragglers{};                               // on rank 0 of several, the table of stragglers
 };
+
+// The steps of the optimizer before the epoch fit.first_epoch, as reports and TensorBoard's curves count them: those of earlier
+// epochs as long as this one, with `steps` steps each, or as many as a resumed optimizer has taken if these are more because the
+// batch was smaller. So curves never go back.
+std::int64_t steps_before(const Optimizer& optimizer, const FitOptions& fit, std::int64_t steps);
 
 // Collective. Files of an earlier run in the folder are replaced, but rows of epochs before fit.first_epoch are kept; early
 // stopping uses the values of rank 0. Errors: those of fit(); on all ranks, files that cannot be written.

@@ -14,9 +14,10 @@ constexpr const char *rate_note = "learning rate", *schedule_note = "schedule";
 // The schedule in words. Two texts are equal if the schedules (make_schedule) are, except for the rate.
 std::string schedule_text(const Options& o, std::int64_t steps) {
   std::string text = o.schedule;
-  if (o.schedule == "cosine" || o.schedule == "linear") text += fmt::format(" over {} epochs", o.epochs);
+  if (o.schedule == "cosine" || o.schedule == "linear") text += fmt::format(" over {} epochs", o.training.fit.epochs);
   if (o.schedule == "step") text += fmt::format(" times {} after epochs {}", o.decay_factor, joined(boundaries_of(o), ", "));
-  if (o.warm_up > 0) text += fmt::format(", {} epochs of warm-up", std::min(o.warm_up, static_cast<double>(o.epochs)));
+  if (o.warm_up > 0)
+    text += fmt::format(", {} epochs of warm-up", std::min(o.warm_up, static_cast<double>(o.training.fit.epochs)));
   if (o.schedule == "constant" && o.warm_up == 0) return text;
   return text + fmt::format(", {} steps an epoch", steps);
 }
@@ -41,11 +42,11 @@ bool is_data_note(const std::string& name) {
 Notes option_notes(const Options& o, std::int64_t steps) {
   const auto number = [](double x) { return fmt::format("{}", x); };
   const auto flag = [](bool x) { return std::string(x ? "yes" : "no"); };
-  Notes notes{{rate_note, number(o.learning_rate)},
+  Notes notes{{rate_note, number(o.optimizer_options.learning_rate)},
               {schedule_note, schedule_text(o, steps)},
-              {"weight decay", number(o.weight_decay)},
-              {"largest norm of gradients", o.clip_norm > 0 ? number(o.clip_norm) : "none"},
-              {"parts of a batch", std::to_string(o.accumulate)},
+              {"weight decay", number(o.optimizer_options.weight_decay)},
+              {"largest norm of gradients", o.training.fit.clip_norm > 0 ? number(o.training.fit.clip_norm) : "none"},
+              {"parts of a batch", std::to_string(o.training.fit.accumulate)},
               {"flips", flag(o.flips)},
               {"shifts", flag(o.shifts)},
               {"transpositions", flag(o.transpositions)},
@@ -53,7 +54,7 @@ Notes option_notes(const Options& o, std::int64_t steps) {
               {"momentum of batch norm", number(o.norm_momentum)},
               {"statistics of batch norm", o.statistics},
               {"frozen parameters", o.freeze.empty() ? "none" : joined(o.freeze, " ")}};
-  if (takes_momentum(o)) notes["momentum"] = number(o.momentum);
+  if (takes_momentum(o)) notes["momentum"] = number(o.optimizer_options.momentum);
   return notes;
 }
 

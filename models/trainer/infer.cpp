@@ -144,7 +144,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
   std::optional<data::Loader> loader;
   std::string averaged;
   CheckpointInfo info;
-  trainer::together(world, [&] {
+  of_input(world, [&] {
     info = read_checkpoint_info(o.weights);
     const auto program = info.notes.find("program");
     if (program != info.notes.end() && program->second != inference.program)
@@ -157,7 +157,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
   require_same_data(world, *source);
   require_same_geometry(world, o.weights, info, *source, all_samples(*source));
   part = part_of(world, o, info, *source, inference.notes, {.dtype = dtype_of(o), .transform = inference.transform});
-  trainer::together(world, [&] {
+  of_input(world, [&] {
     subject = inference.prepare(part);
     const auto batch = std::min(o.batch, static_cast<std::int64_t>(part.samples.size()));
     loader.emplace(source, data::LoaderOptions{.grid = make_grid(world, extents),

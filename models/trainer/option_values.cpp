@@ -46,8 +46,7 @@ bool takes_momentum(const Options& o) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& o) {
-  return mpigrad::make_optimizer(o.optimizer, parameters,
-                                 {.learning_rate = o.learning_rate, .momentum = o.momentum, .weight_decay = o.weight_decay});
+  return mpigrad::make_optimizer(o.optimizer, parameters, o.optimizer_options);
 }
 
 std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& o) {
@@ -56,20 +55,21 @@ std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Opt
 }
 
 std::vector<double> boundaries_of(const Options& o) {
-  const auto epochs = static_cast<double>(o.epochs);
+  const auto epochs = static_cast<double>(o.training.fit.epochs);
   return o.milestones.empty() ? std::vector{0.5 * epochs, 0.75 * epochs} : o.milestones;
 }
 
 Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
   const auto steps = [&](double epochs) { return std::llround(epochs * static_cast<double>(steps_per_epoch)); };
-  const auto epochs = static_cast<double>(o.epochs);
+  const auto epochs = static_cast<double>(o.training.fit.epochs);
   const auto warm_up = steps(std::min(o.warm_up, epochs));
   const auto after = std::max<std::int64_t>(1, steps(epochs) - warm_up);
-  Schedule rate = schedule::Constant{.rate = o.learning_rate};
-  if (o.schedule == "cosine") rate = schedule::Cosine{.rate = o.learning_rate, .steps = after};
-  if (o.schedule == "linear") rate = schedule::Polynomial{.rate = o.learning_rate, .steps = after};
+  const double first = o.optimizer_options.learning_rate;
+  Schedule rate = schedule::Constant{.rate = first};
+  if (o.schedule == "cosine") rate = schedule::Cosine{.rate = first, .steps = after};
+  if (o.schedule == "linear") rate = schedule::Polynomial{.rate = first, .steps = after};
   if (o.schedule == "step") {
-    schedule::Step step{.rate = o.learning_rate, .factor = o.decay_factor};
+    schedule::Step step{.rate = first, .factor = o.decay_factor};
     for (const double epoch : boundaries_of(o)) step.milestones.push_back(std::max<std::int64_t>(0, steps(epoch) - warm_up));
     rate = step;
   }

@@ -63,7 +63,7 @@ void add_precision_keys(Keys& keys, Options& o) {
            "result for "
            "later runs (MPIGRAD_TUNING_FILE)")
       .instead_of("--autotune");
-  keys.add("precision.graph", o.graph,
+  keys.add("precision.graph", o.training.fit.graph,
            "captures a training step once on a GPU and repeats it as one piece of work; not with schedule.accumulate or float16; "
            "so far "
            "run on the emulator only")
@@ -124,14 +124,14 @@ void add_training_keys(Keys& keys, Options& o) {
       .instead_of("--take");
   keys.add("optimizer.name", o.optimizer, one_of(optimizer_names()), "lars and lamb are for large batches")
       .with_flag("--optimizer");
-  keys.add("optimizer.learning_rate", o.learning_rate, above(0), "learning rate at the start of the schedule")
+  keys.add("optimizer.learning_rate", o.optimizer_options.learning_rate, above(0), "learning rate at the start of the schedule")
       .with_flag("--learning-rate");
-  keys.add("optimizer.momentum", o.momentum, between(0, 0.99999),
+  keys.add("optimizer.momentum", o.optimizer_options.momentum, between(0, 0.99999),
            fmt::format("momentum of {}", joined(optimizers_with_momentum(), " and ")))
       .instead_of("--momentum");
-  keys.add("optimizer.weight_decay", o.weight_decay, from(0), "decay of all weights except biases and norms")
+  keys.add("optimizer.weight_decay", o.optimizer_options.weight_decay, from(0), "decay of all weights except biases and norms")
       .instead_of("--weight-decay");
-  keys.add("optimizer.clip_norm", o.clip_norm, from(0), "largest global norm of the gradients; 0: no limit")
+  keys.add("optimizer.clip_norm", o.training.fit.clip_norm, from(0), "largest global norm of the gradients; 0: no limit")
       .instead_of("--clip-norm");
   keys.add("optimizer.average_weights", o.average_weights, between(0, 0.9999999),
            "decay of an exponential average of the weights, over about 1 / (1 - decay) steps, such as 0.999; the average is "
@@ -140,13 +140,13 @@ void add_training_keys(Keys& keys, Options& o) {
       .instead_of("--average-weights");
   keys.add("optimizer.freeze", o.freeze, "patterns of parameters that training does not change, such as \"encoder.*\"")
       .instead_of("--freeze");
-  keys.add("schedule.epochs", o.epochs, whole(0, most_epochs), "passes over the training set")
+  keys.add("schedule.epochs", o.training.fit.epochs, whole(0, most_epochs), "passes over the training set")
       .with_unit("epochs")
       .with_flag("--epochs");
   keys.add("schedule.batch", o.batch, whole(1, most_batch), "samples in a step, of all ranks together")
       .with_unit("samples")
       .with_flag("--batch");
-  keys.add("schedule.accumulate", o.accumulate, whole(1, most_batch),
+  keys.add("schedule.accumulate", o.training.fit.accumulate, whole(1, most_batch),
            "micro-batches in a batch, computed one after the other to save memory")
       .instead_of("--accumulate");
   keys.add("schedule.shape", o.schedule, one_of({"constant", "cosine", "step", "linear"}), "schedule of the learning rate")
@@ -160,42 +160,44 @@ void add_training_keys(Keys& keys, Options& o) {
       .instead_of("--milestones");
   keys.add("schedule.decay_factor", o.decay_factor, above(0), "factor by which the shape `step` lowers the rate")
       .instead_of("--decay-factor");
-  keys.add("schedule.patience", o.patience, whole(0, most_epochs),
+  keys.add("schedule.patience", o.training.patience, whole(0, most_epochs),
            "ends the training when schedule.metric was not better for this long; 0: never")
       .with_unit("epochs")
       .instead_of("--patience");
-  keys.add("schedule.metric", o.metric, "the column of metrics.csv, or train_loss, for early stopping and the best weights")
+  keys.add("schedule.metric", o.training.monitor,
+           "the column of metrics.csv, or train_loss, for early stopping and the best weights")
       .with_default("the validation's loss, or without a validation the training's");
-  keys.add("schedule.larger_is_better", o.larger_is_better, "schedule.metric is better when it is larger, as an accuracy is");
-  keys.add("schedule.minutes", o.minutes, from(0), "starts no epoch after this time of training; 0: no limit")
+  keys.add("schedule.larger_is_better", o.training.larger_is_better,
+           "schedule.metric is better when it is larger, as an accuracy is");
+  keys.add("schedule.minutes", o.training.most_minutes, from(0), "starts no epoch after this time of training; 0: no limit")
       .with_unit("minutes")
       .instead_of("--minutes");
 }
 
 void add_checkpoint_keys(Keys& keys, Options& o) {
-  keys.add("checkpoint.epochs", o.checkpoint_every, whole(0, most_epochs),
+  keys.add("checkpoint.epochs", o.training.checkpoint_every, whole(0, most_epochs),
            "writes checkpoint.h5 after every so many epochs; 0: never")
       .with_unit("epochs")
       .instead_of("--checkpoint-every");
-  keys.add("checkpoint.steps", o.checkpoint_steps, whole(0, most_epochs),
+  keys.add("checkpoint.steps", o.training.checkpoint_steps, whole(0, most_epochs),
            "writes checkpoint.h5 after every so many steps; 0: never")
       .with_unit("steps")
       .instead_of("--checkpoint-steps");
-  keys.add("checkpoint.minutes", o.checkpoint_minutes, from(0),
+  keys.add("checkpoint.minutes", o.training.checkpoint_minutes, from(0),
            "writes checkpoint.h5 when this much time has passed since the last one; 0: never")
       .with_unit("minutes")
       .with_flag("--checkpoint-minutes");
-  keys.add("checkpoint.keep", o.keep_checkpoints, whole(1, most_epochs),
+  keys.add("checkpoint.keep", o.training.keep, whole(1, most_epochs),
            "how many of the newest are kept: checkpoint.h5, and checkpoint-STEP.h5 before it")
       .instead_of("--keep-checkpoints");
-  keys.add("checkpoint.best", o.keep_best, "writes best.h5: the weights of the epoch in which schedule.metric was best")
+  keys.add("checkpoint.best", o.training.keep_best, "writes best.h5: the weights of the epoch in which schedule.metric was best")
       .instead_of("--keep-best");
-  keys.add("checkpoint.wait", o.wait_for_checkpoints,
+  keys.add("checkpoint.wait", o.training.wait_for_checkpoints,
            "training waits until a checkpoint is on the disk, and none is skipped; otherwise rank 0 writes a copy in the "
            "background and "
            "skips checkpoints that are due before it is done")
       .instead_of("--wait-for-checkpoints");
-  keys.add("checkpoint.local_folder", o.local_copies,
+  keys.add("checkpoint.local_folder", o.training.local_folder,
            "a folder on a disk of each node, such as /tmp: a checkpoint every checkpoint.local_steps steps on rank 0's node and "
            "on another "
            "one, with split or sharded weights each rank's part on its node and on another one; --resume without a name "
@@ -203,7 +205,7 @@ void add_checkpoint_keys(Keys& keys, Options& o) {
            "copies where they are newer than those in --out. Folders of other users are refused; copies of this user's ended "
            "trainings are removed")
       .instead_of("--local-copies");
-  keys.add("checkpoint.local_steps", o.local_steps, whole(1, most_epochs), "steps between two local copies")
+  keys.add("checkpoint.local_steps", o.training.local_steps, whole(1, most_epochs), "steps between two local copies")
       .with_unit("steps")
       .with_default("none")
       .instead_of("--local-steps");
@@ -213,7 +215,7 @@ void add_checkpoint_keys(Keys& keys, Options& o) {
            "least time, by what checkpoints took")
       .with_unit("hours")
       .instead_of("--mtbf");
-  keys.add("checkpoint.time_limit", o.time_limit, from(0),
+  keys.add("checkpoint.time_limit", o.training.time_limit_minutes, from(0),
            "ends with a checkpoint and exit code 75 (and a file `state` in --out that says interrupted) before so much time has "
            "passed since the "
            "start; SIGTERM, SIGINT and SIGUSR1 end a training so at once; 0: no limit")
@@ -289,14 +291,14 @@ void add_size_flag(CLI::App& app, Options& o) {
 void check_device(const Options& o) {
   if (o.autotune && current_device() != DeviceKind::cuda)
     throw UsageError("precision.autotune times the kernels of a GPU: it needs --device cuda");
-  if (o.graph && current_device() != DeviceKind::cuda)
+  if (o.training.fit.graph && current_device() != DeviceKind::cuda)
     throw UsageError("precision.graph repeats the work of a GPU: it needs --device cuda");
 }
 
 void check(const Options& o) {
-  if (o.batch % o.accumulate != 0)
-    throw UsageError(
-        fmt::format("schedule.batch {} cannot be computed in schedule.accumulate {} equal micro-batches", o.batch, o.accumulate));
+  if (o.batch % o.training.fit.accumulate != 0)
+    throw UsageError(fmt::format("schedule.batch {} cannot be computed in schedule.accumulate {} equal micro-batches", o.batch,
+                                 o.training.fit.accumulate));
   if (o.describe && o.explain) throw UsageError("--describe and --explain: one of the two");
   if (o.describe) return;
   if (o.size != 0) throw UsageError("--size is for --describe; a training's volumes have their own size");
@@ -311,13 +313,15 @@ void check(const Options& o) {
     if (entry.find('=') == std::string::npos || entry.front() == '=')
       throw UsageError("report.mllog_entries are NAME=TEXT, not " + entry);
   if (!o.mllog_entries.empty() && !o.mllog) throw UsageError("report.mllog_entries needs report.mllog");
-  if (o.local_copies.empty() != (o.local_steps == 0))
+  if (o.training.local_folder.empty() != (o.training.local_steps == 0))
     throw UsageError("checkpoint.local_folder and checkpoint.local_steps: both or none");
   if (!o.take.empty() && o.weights.empty()) throw UsageError("network.take is of network.weights");
   if (o.allow_changes && o.resume.empty()) throw UsageError("checkpoint.allow_changes is of --resume");
   if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())
     throw UsageError("network.take: `common`, or patterns");
-  if (o.epochs == 0) throw UsageError("--epochs 0 trains nothing: the command `evaluate` scores weights");
+  if (o.training.fit.epochs == 0) throw UsageError("--epochs 0 trains nothing: the command `evaluate` scores weights");
+  if (o.training.larger_is_better && o.training.monitor.empty())
+    throw UsageError("schedule.larger_is_better is of schedule.metric: without one the training looks at a loss");
   if (!std::is_sorted(o.milestones.begin(), o.milestones.end())) throw UsageError("schedule.milestones ascend");
   for (const auto* option : {"schedule.milestones", "schedule.decay_factor"})
     if (o.given.contains(option) && o.schedule != "step")
@@ -325,6 +329,14 @@ void check(const Options& o) {
   if (o.given.contains("optimizer.momentum") && !takes_momentum(o))
     throw UsageError(fmt::format("optimizer.momentum is of optimizer.name {}, not of {}",
                                  joined(optimizers_with_momentum(), " and "), o.optimizer));
+}
+
+void warn_of(const Options& o, const std::vector<NoEffect>& table, int rank) {
+  auto given = o.given;
+  if (o.overwrite) given.insert("--overwrite");
+  for (const auto& row : table)
+    for (const auto* key : row.keys)
+      if (row.idle && rank == 0 && given.contains(key)) fmt::print(stderr, "warning: {} has no effect: {}\n", key, row.why);
 }
 
 void warn(const Options& o, const std::set<std::string>& own, int rank) {
@@ -335,15 +347,34 @@ void warn(const Options& o, const std::set<std::string>& own, int rank) {
     tool::warn_of_no_effect(o.given, effective, "--describe", rank);
     return;
   }
+  const auto& t = o.training;
+  const bool several = t.checkpoint_every > 0 || t.checkpoint_steps > 0 || t.checkpoint_minutes > 0;
+  const bool silent = o.communication == "none";
+  const char* single = "without checkpoint.epochs, checkpoint.steps or checkpoint.minutes at most one checkpoint is written";
+  warn_of(o,
+          {{t.patience == 0 && !t.keep_best,
+            {"schedule.metric", "schedule.larger_is_better"},
+            "it is of schedule.patience and checkpoint.best"},
+           {!silent && !several && o.resume.empty(), {"checkpoint.keep"}, single},
+           {!silent && !several, {"checkpoint.wait"}, "it is of checkpoint.epochs, checkpoint.steps and checkpoint.minutes"},
+           {!silent && !several && o.resume.empty(), {"checkpoint.mtbf"}, "it is an advice from the times of checkpoints"},
+           {silent,
+            {"checkpoint.epochs", "checkpoint.steps", "checkpoint.minutes", "checkpoint.keep", "checkpoint.best",
+             "checkpoint.wait", "checkpoint.mtbf", "checkpoint.time_limit", "checkpoint.local_folder", "checkpoint.local_steps",
+             "schedule.patience", "report.mllog", "report.mllog_entries", "report.noise_scale", "report.profile"},
+            "grid.communication none writes nothing"}},
+          rank);
   if (rank != 0) return;
-  const auto epochs = static_cast<double>(o.epochs);
+  const auto epochs = static_cast<double>(o.training.fit.epochs);
   if (o.warm_up > epochs)
-    fmt::print(stderr, "warning: schedule.warm_up {}: the learning rate still rises after {} epochs\n", o.warm_up, o.epochs);
+    fmt::print(stderr, "warning: schedule.warm_up {}: the learning rate still rises after {} epochs\n", o.warm_up,
+               o.training.fit.epochs);
   if (!o.milestones.empty() && o.milestones.back() >= epochs)
     fmt::print(stderr, "warning: schedule.milestones {}: nothing is lowered after the last of {} epochs\n", o.milestones.back(),
-               o.epochs);
-  if (o.checkpoint_every > o.epochs && o.resume.empty())
-    fmt::print(stderr, "warning: checkpoint.epochs {}: {} epochs write no checkpoint\n", o.checkpoint_every, o.epochs);
+               o.training.fit.epochs);
+  if (o.training.checkpoint_every > o.training.fit.epochs && o.resume.empty())
+    fmt::print(stderr, "warning: checkpoint.epochs {}: {} epochs write no checkpoint\n", o.training.checkpoint_every,
+               o.training.fit.epochs);
 }
 
 }  // namespace mpigrad::trainer

@@ -14,6 +14,7 @@
 #include "framework/optim/optimizer.h"
 #include "framework/optim/schedule.h"
 #include "models/nn/describe.h"
+#include "models/train/trainer.h"
 #include "models/trainer/recipe/recipe.h"
 #include "models/trainer/tool/command_line.h"
 
@@ -25,6 +26,9 @@ using tool::UsageError;
 inline constexpr const char* newest_in_out = "newest";
 
 struct Options {
+  // The fields that keys set in the options of mpigrad::train(): epochs, micro-batches, clipping, early stopping, checkpoints.
+  // run_training() fills in the others.
+  TrainerOptions training{.fit = {.epochs = 10}, .monitor = {}};  // monitor: empty: the program's
   // data
   std::string data;
   std::string precision;          // empty: the one of dtype
@@ -39,33 +43,26 @@ struct Options {
   bool sharded_weights = false;
   // device
   std::string device;  // launch() has chosen it already
-  bool autotune = false, deterministic = false, graph = false;
+  bool autotune = false, deterministic = false;
   // network
   double keep = -1;  // negative: the network's default
   bool batch_norm = false;
   double norm_momentum = 0.9;
   std::string statistics = "all";
-  // training
-  std::int64_t epochs = 10, batch = 8, accumulate = 1;
+  // steps
+  std::int64_t batch = 8;
   std::string optimizer = "adam", schedule = "cosine";
-  double learning_rate = 1e-3, warm_up = 0, momentum = 0.9, weight_decay = 0, decay_factor = 0.1, clip_norm = 0;
-  std::vector<double> milestones{};  // epochs
+  OptimizerOptions optimizer_options{.learning_rate = 1e-3, .momentum = 0.9};
+  double warm_up = 0, decay_factor = 0.1;  // warm_up: epochs
+  std::vector<double> milestones{};        // epochs
   std::uint64_t seed = 1;
-  std::int64_t patience = 0;  // epochs
-  std::string metric;         // that early stopping and the best weights look at; empty: the program's
-  bool larger_is_better = false;
-  double minutes = 0;
   double average_weights = 0;  // decay; 0: no averages
   // files
   std::string out, weights, resume;
   bool last_weights = false;                  // evaluate and predict: not the averaged weights of a checkpoint
   std::vector<std::string> take{}, freeze{};  // patterns of parameters' names
-  std::int64_t checkpoint_every = 0, checkpoint_steps = 0, keep_checkpoints = 1;
-  double checkpoint_minutes = 0, time_limit = 0, mtbf = 0;  // mtbf: hours
-  std::string local_copies;
-  std::int64_t local_steps = 0;
-  bool keep_best = false, wait_for_checkpoints = false;
-  bool allow_changes = false;  // allows --resume with another schedule
+  double mtbf = 0;                            // hours
+  bool allow_changes = false;                 // allows --resume with another schedule
   bool overwrite = false, json = false, quiet = false, profile = false, mllog = false;
   std::vector<std::string> mllog_entries;
   bool noise_scale = false;
@@ -140,8 +137,16 @@ void apply_device_options(const Options& options);
 // Throw UsageError if options exclude each other.
 void check(const Options& options);
 void check_device(const Options& options);
-// Prints which keys have no effect with --describe (`own`: the program's keys that do have one), or because the training is too
-// short.
+// Keys that have no effect if `idle`, and the reason.
+struct NoEffect {
+  bool idle;
+  std::vector<const char*> keys;
+  std::string why;
+};
+// Prints, on rank 0, a warning for each given key (or --overwrite) that has no effect.
+void warn_of(const Options& options, const std::vector<NoEffect>& table, int rank);
+// Prints which keys have no effect with --describe (`own`: the program's keys that do have one), with other
+// keys, or because the training is too short.
 void warn(const Options& options, const std::set<std::string>& own, int rank);
 
 }  // namespace mpigrad::trainer

@@ -20,17 +20,19 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
   const std::filesystem::path path = newest ? o.out : o.resume;
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
+    if (!newest && !std::filesystem::exists(path, error))
+      throw UsageError(fmt::format("[resume] there is no checkpoint {}", path.string()));
     if (!newest && !std::filesystem::is_directory(path, error)) return files.push_back(path.string());
     const auto found = find_checkpoints(path);
     for (const auto& reason : found.skipped) fmt::print(stderr, "warning: skipped: {}\n", reason);
     for (const auto& file : found.files) files.push_back(file.string());
-    require(newest || !files.empty(), "[resume] no checkpoint in {} can be resumed", path.string());
-    if (o.local_copies.empty())
+    if (!newest && files.empty()) throw UsageError(fmt::format("[resume] no checkpoint in {} can be resumed", path.string()));
+    if (o.training.local_folder.empty())
       require(!files.empty() || found.skipped.empty(),
               "[resume] no checkpoint in {} is whole; without --resume training begins again", path.string());
   });
   files = shared_lines(world, files);
-  if (o.local_copies.empty() || !newest) return files;
+  if (o.training.local_folder.empty() || !newest) return files;
   std::int64_t step = -1;
   trainer::together(world, [&] {
     if (world.rank() == 0 && !files.empty()) step = read_checkpoint_info(files.front()).step;
@@ -40,7 +42,8 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
   LocalCopy copy;
   if (!training.name.empty()) require_own_copies(o, world, training);
   try {
-    if (!training.name.empty()) copy = find_local_copy(world, local_folder(o.local_copies, training.name), training, step);
+    if (!training.name.empty())
+      copy = find_local_copy(world, local_folder(o.training.local_folder, training.name), training, step);
   } catch (const SharedError& error) {
     if (world.rank() == 0) fmt::print(stderr, "warning: local copies are not looked at: {}\n", error.what());
   }
@@ -56,8 +59,8 @@ std::vector<std::string> files_to_resume(const Options& o, const Communicator& w
 bool replaces(const Options& o) {
   if (o.explain) return true;
   if (o.overwrite || o.resume != newest_in_out) return o.overwrite;
-  if (!o.local_copies.empty()) return true;    // start_from_files finds them, and refuses if there are none
-  const auto found = find_checkpoints(o.out);  // without one nothing is resumed
+  if (!o.training.local_folder.empty()) return true;  // start_from_files finds them, and refuses if there are none
+  const auto found = find_checkpoints(o.out);         // without one nothing is resumed
   return !found.files.empty() || !found.skipped.empty();
 }
 
@@ -72,7 +75,7 @@ void take(const Options& o, const Communicator& world, nn::Module& net) {
       options.patterns.push_back({text.substr(0, equals), equals == std::string::npos ? "" : text.substr(equals + 1)});
     }
   TakenWeights taken;
-  trainer::together(world, [&] {
+  of_input(world, [&] {
     taken = take_weights(o.weights, net, options);
     require(!taken.taken.empty(), "[weights] {} has nothing that this network could take", o.weights);
   });
@@ -94,13 +97,15 @@ void take(const Options& o, const Communicator& world, nn::Module& net) {
 Start start_from_files(const Options& o, const Communicator& world, nn::Module& net, Optimizer& optimizer,
                        AveragedWeights* averages, LossScale* loss_scale, std::int64_t steps, const Notes& notes,
                        const std::vector<std::string>& decisive) {
-  for (const auto& pattern : o.freeze) net.parameters().freeze(pattern);
+  of_input(world, [&] {
+    for (const auto& pattern : o.freeze) net.parameters().freeze(pattern);
+  });
   if (!o.weights.empty() && !o.take.empty()) take(o, world, net);
   else if (!o.weights.empty()) load_weights(o.weights, world, net);
   if (o.resume.empty()) return {};
   const bool first = world.rank() == 0;
   const auto files = files_to_resume(o, world);
-  if (files.empty() && !o.local_copies.empty() && !o.overwrite)
+  if (files.empty() && !o.training.local_folder.empty() && !o.overwrite)
     trainer::together(world, [&] {
       std::error_code error;
       for (const auto* name : {TrainingLog::file, weights_file, summary_file, newest_checkpoint}) {
@@ -135,8 +140,8 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       require(info.averages == (averages != nullptr),
               "[resume] {} was trained {} averaged weights (optimizer.average_weights), now it is {} them", file,
               info.averages ? "with" : "without", averages ? "with" : "without");
-      require(info.epoch <= o.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", file, info.epoch,
-              o.epochs);
+      require(info.epoch <= o.training.fit.epochs, "[resume] {} has {} epochs behind it; --epochs {} asks for fewer", file,
+              info.epoch, o.training.fit.epochs);
       require(info.epoch_step == 0 || info.epoch_steps == steps,
               "[resume] {} is {} steps into an epoch of {}; now an epoch has {}: schedule.batch and schedule.accumulate must be "
               "the same",
@@ -157,7 +162,7 @@ Start start_from_files(const Options& o, const Communicator& world, nn::Module& 
       start.uncovered = elsewhere != 0;
     }
     // If a file was named, copies in the folder may be newer than the continued training, so it draws a new name.
-    if (!o.local_copies.empty() && o.resume == newest_in_out) start.training = training_in(o, world);
+    if (!o.training.local_folder.empty() && o.resume == newest_in_out) start.training = training_in(o, world);
     return start;
   }
   return {.uncovered = true};

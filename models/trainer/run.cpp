@@ -67,7 +67,7 @@ void require_same_data(const Communicator& world, const data::Source& source) {
 
 CheckpointInfo load_weights(const std::string& path, const Communicator& world, nn::Module& net, bool averaged) {
   CheckpointInfo info;
-  trainer::together(world, [&] { info = load_checkpoint(path, net, {.averaged = averaged}); });
+  of_input(world, [&] { info = load_checkpoint(path, net, {.averaged = averaged}); });
   require_same_file(world, path, info);
   return info;
 }
@@ -189,7 +189,7 @@ nlohmann::ordered_json to_json(const Description& d) {
 }
 
 std::int64_t described_batch(const Options& o, const GridExtents& grid) {
-  return o.given.contains("schedule.batch") ? o.batch : std::max(o.batch, grid.sample * o.accumulate);
+  return o.given.contains("schedule.batch") ? o.batch : std::max(o.batch, grid.sample * o.training.fit.accumulate);
 }
 
 Description describe(const Options& o, nn::Module& net, const Shape& input, const GridExtents& grid,
@@ -202,7 +202,7 @@ Description describe(const Options& o, nn::Module& net, const Shape& input, cons
                               .sharded_weights = o.sharded_weights,
                               .dtype = dtype_of(o),
                               .compute = compute_of(o),
-                              .accumulate = o.accumulate,
+                              .accumulate = o.training.fit.accumulate,
                               .optimizer = [&](Parameters& parameters) { return make_optimizer(parameters, o); },
                               .objective = objective});
   } catch (const Error& error) {

@@ -57,7 +57,7 @@ Times train_once(Session& session, const Options& o, const Way& way, const std::
   Adam adam(net, AdamAttributes{});
   TrainerOptions options;
   options.fit.epochs = 1, options.progress = {.quiet = true};
-  options.folder = folder, options.checkpoint_steps = way.every, options.asynchronous = way.asynchronous;
+  options.folder = folder, options.checkpoint_steps = way.every, options.wait_for_checkpoints = !way.asynchronous;
   const TrainerHooks hooks{.loss = mse};
   const auto begin = std::chrono::steady_clock::now();
   const auto result = train(net, adam, loader, session.world(), hooks, options);

@@ -15,7 +15,7 @@
 #include "models/data/sources/hdf5.h"
 #include "models/evaluate/last_layer.h"
 #include "models/trainer/folder/folder_lock.h"
-#include "models/trainer/supervised.h"
+#include "models/trainer/run_training.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::sample_size {
@@ -118,9 +118,10 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
   const auto cubes = cubes_per_box(o, size);
   trainer::Options t;
   t.out = (fs::path(o.out) / folder_of(size, seed)).string();
-  t.epochs = o.epochs, t.batch = cubes_per_step(o, size), t.learning_rate = o.learning_rate, t.clip_norm = 1;
+  t.training.fit.epochs = o.epochs, t.batch = cubes_per_step(o, size), t.optimizer_options.learning_rate = o.learning_rate,
+  t.training.fit.clip_norm = 1;
   t.warm_up = std::min(1.0, static_cast<double>(o.epochs) / 8);
-  t.seed = static_cast<std::uint64_t>(seed), t.resume = trainer::newest_in_out, t.checkpoint_every = 1;
+  t.seed = static_cast<std::uint64_t>(seed), t.resume = trainer::newest_in_out, t.training.checkpoint_every = 1;
   t.quiet = o.quiet, t.json = true;  // no tables of single trainings
   const auto extents = grid_for(t.batch, world.size());
   const trainer::Outputs out(world, t.out, {}, true);
@@ -146,31 +147,31 @@ int train_one(const Communicator& world, const StudyOptions& o, const data::Sour
                o.epochs * optimizer_steps(*train_set, 1), trainer::to_string(extents));
   if (o.network == "pyramid") fit_last_layer(*net, *still_set);  // a checkpoint replaces it
   Predictions of_training, predictions;
-  return trainer::train(world, t, extents, out,
-                        {.program = "sample_size",
-                         .net = *net,
-                         .loader = *train_set,
-                         .loss = mse,
-                         .notes = {{"size", std::to_string(size)}, {"seed", std::to_string(seed)}},
-                         .decisive = {"size", "seed"},
-                         .values = {"test_loss"},
-                         .evaluate =
-                             [&] {
-                               predictions = predict(*net, *test_set);
-                               RunningMean mean;
-                               for (std::size_t i = 0; i < predictions.predicted.size(); ++i)
-                                 mean.add(std::pow(predictions.predicted[i] - predictions.truth[i], 2));
-                               return std::vector{mean.mean()};
-                             },
-                         .text = [](const std::vector<double>& values) { return fmt::format("test {:.4f}", values[0]); },
-                         .finish = [&] { of_training = predict(*net, *still_set); },
-                         .report =
-                             [&](nlohmann::ordered_json run, const TrainerResult&, const std::string&) {
-                               trainer::write_text(out / trainer::summary_file, tool::to_text(run) + "\n");
-                               const auto file = predictions_of(o, size, seed);
-                               write_predictions(training_predictions(file), of_training, cubes);
-                               write_predictions(file, predictions, cubes);
-                             }});
+  return trainer::run_training(world, t, extents, out,
+                               {.program = "sample_size",
+                                .net = *net,
+                                .loader = *train_set,
+                                .hooks = {.loss = mse,
+                                          .evaluate =
+                                              [&] {
+                                                predictions = predict(*net, *test_set);
+                                                RunningMean mean;
+                                                for (std::size_t i = 0; i < predictions.predicted.size(); ++i)
+                                                  mean.add(std::pow(predictions.predicted[i] - predictions.truth[i], 2));
+                                                return std::vector{mean.mean()};
+                                              },
+                                          .text = [](const EpochRow& row) { return fmt::format("test {:.4f}", row.values[0]); }},
+                                .notes = {{"size", std::to_string(size)}, {"seed", std::to_string(seed)}},
+                                .decisive = {"size", "seed"},
+                                .values = {"test_loss"},
+                                .finish = [&] { of_training = predict(*net, *still_set); },
+                                .report =
+                                    [&](nlohmann::ordered_json run, const TrainerResult&, const std::string&) {
+                                      trainer::write_text(out / trainer::summary_file, tool::to_text(run) + "\n");
+                                      const auto file = predictions_of(o, size, seed);
+                                      write_predictions(training_predictions(file), of_training, cubes);
+                                      write_predictions(file, predictions, cubes);
+                                    }});
 }
 
 }  // namespace

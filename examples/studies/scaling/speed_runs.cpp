@@ -12,7 +12,7 @@
 #include "examples/tools/elastic/command.h"
 #include "examples/tools/elastic/job.h"
 #include "examples/tools/elastic/plan.h"
-#include "models/trainer/supervised.h"
+#include "models/trainer/run_training.h"
 #include "models/trainer/tool/command_line.h"
 
 namespace mpigrad::scaling {

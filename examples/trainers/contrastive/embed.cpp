@@ -44,7 +44,7 @@ int embed(const Communicator& world, const EmbedOptions& o) {
   data::SourcePtr source;
   std::vector<std::int64_t> samples;
   std::vector<std::string> files{"embeddings.npy", "samples.npy"};
-  trainer::together(world, [&] {
+  trainer::of_input(world, [&] {
     source = open(o.source);
     require_fitting(loaded.config, *source);
     const auto parts = split(*source, o.source);

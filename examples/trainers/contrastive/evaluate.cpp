@@ -27,7 +27,7 @@ int evaluate(const Communicator& world, const EvaluateOptions& o) {
   if (!o.weights.empty()) loaded = load_network(o.weights, world);
   FeatureSet train, test;
   EvaluationPlan plan;
-  trainer::together(world, [&] {
+  trainer::of_input(world, [&] {
     open_sets(o, train, test);
     plan = plan_of(o, train, test);
     for (const auto* set : {&train, &test})

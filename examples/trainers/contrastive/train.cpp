@@ -11,7 +11,7 @@
 #include "models/trainer/data_check.h"
 #include "models/trainer/plot/figure.h"
 #include "models/trainer/ranks/geometry.h"
-#include "models/trainer/supervised.h"
+#include "models/trainer/run_training.h"
 
 namespace mpigrad::contrast {
 namespace {
@@ -20,10 +20,10 @@ constexpr const char* picture_file = "training.png";
 
 std::vector<std::string> output_files(const TrainOptions& o) {
   std::vector<std::string> files{trainer::weights_file, trainer::summary_file, trainer::recipe_file};
-  if (o.epochs > 0) files.insert(files.end(), {TrainingLog::file, picture_file});
-  if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
+  if (o.training.fit.epochs > 0) files.insert(files.end(), {TrainingLog::file, picture_file});
+  if (o.training.fit.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   for (auto& file : trainer::checkpoint_files(o)) files.push_back(std::move(file));
-  if (o.epochs > 0 && o.mllog) files.emplace_back(trainer::mllog_file);
+  if (o.training.fit.epochs > 0 && o.mllog) files.emplace_back(trainer::mllog_file);
   return files;
 }
 
@@ -93,7 +93,7 @@ nlohmann::ordered_json summary(const TrainOptions& o, nlohmann::ordered_json run
                                   {"training_samples", samples},
                                   {"views", views},
                                   {"parameters", run["parameters"]},
-                                  {"epochs", o.epochs},
+                                  {"epochs", o.training.fit.epochs},
                                   {"epochs_behind", run["epochs_behind"]},
                                   {"final_loss", last.epoch.report.loss},
                                   {"retrieval", last.epoch.retrieval},
@@ -186,12 +186,20 @@ int train(const Communicator& world, TrainOptions o) {
   const auto views = fmt::format("views of {}: {}", config.extents, loader->text());
   const auto test = samples.test.empty() ? "" : fmt::format(", {} kept for the test", samples.test.size());
   const auto headline = fmt::format("{} samples of {} for training{}; {}", samples.train.size(), source->extents(), test, views);
-  return trainer::train(
+  return trainer::run_training(
       world, o, extents, out,
       {.program = "contrastive",
        .net = *net,
-       .own =
-           {.steps = loader->steps(), .samples = loader->samples(), .run = run_epoch, .log_keys = {"eval_accuracy", "retrieval"}},
+       .own = {.steps = loader->steps(), .samples = loader->samples(), .log_keys = {"eval_accuracy", "retrieval"}},
+       .hooks = {.epoch = run_epoch,
+                 .evaluate =
+                     [&] {
+                       last.quality = monitor();
+                       return last.values();
+                     },
+                 .text = [&](const EpochRow&) { return last.text(); },
+                 .before_checkpoint = [&] { objective.publish(); },
+                 .after_checkpoint = [&] { objective.withdraw(); }},
        .notes = notes,
        .decisive = {"program", "loss", "optimizer"},
        .headline = headline,
@@ -199,14 +207,6 @@ int train(const Communicator& world, TrainOptions o) {
        .values = Record::names(),
        .monitor = "train_loss",
        .explained = [&] { return training.explained(); },
-       .evaluate =
-           [&] {
-             last.quality = monitor();
-             return last.values();
-           },
-       .text = [&](const std::vector<double>&) { return last.text(); },
-       .before_checkpoint = [&] { objective.publish(); },
-       .after_checkpoint = [&] { objective.withdraw(); },
        .started =
            [&] {
              if (!o.resume.empty()) objective.restore();

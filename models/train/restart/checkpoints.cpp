@@ -21,13 +21,14 @@ constexpr double unknown_seconds = 2;
 Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicator& world, const TrainerHooks& hooks,
                          const TrainerOptions& options, TrainerResult& result)
     : net_(net), optimizer_(optimizer), world_(world), hooks_(hooks), o_(options), result_(result), requests_(world) {
-  const bool any = o_.checkpoint_every != 0 || o_.checkpoint_steps != 0 || o_.checkpoint_seconds != 0 || o_.checkpoint_first ||
-                   o_.checkpoint_end || o_.keep_best || o_.time_limit != 0;
-  require(o_.checkpoint_every >= 0 && o_.checkpoint_steps >= 0 && o_.checkpoint_seconds >= 0 && o_.time_limit >= 0 &&
+  const bool any = o_.checkpoint_every != 0 || o_.checkpoint_steps != 0 || o_.checkpoint_minutes != 0 || o_.checkpoint_first ||
+                   o_.checkpoint_end || o_.keep_best || o_.time_limit_minutes != 0;
+  require(o_.checkpoint_every >= 0 && o_.checkpoint_steps >= 0 && o_.checkpoint_minutes >= 0 && o_.time_limit_minutes >= 0 &&
               o_.keep >= 1 && (!any || !o_.folder.empty()),
-          "[training] checkpoints every {} epochs, {} steps or {} s, {} of them kept, and a limit of {} s need a folder, and "
+          "[training] checkpoints every {} epochs, {} steps or {} minutes, {} of them kept, and a limit of {} minutes need a "
+          "folder, and "
           "numbers from 0 on",
-          o_.checkpoint_every, o_.checkpoint_steps, o_.checkpoint_seconds, o_.keep, o_.time_limit);
+          o_.checkpoint_every, o_.checkpoint_steps, o_.checkpoint_minutes, o_.keep, o_.time_limit_minutes);
   if (any)  // before the training, not only when saving
     together(world_, [&] {
       if (world_.rank() != 0) return;
@@ -42,15 +43,16 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
     with_state([&] {
       parts = checkpoint_file::contents_of(checkpoint_file::tensors_of(net_, with_all({})), false, world_.rank()).shared;
     });
-    local_.emplace(world_, o_.local_folder, o_.local_training, LocalCopiesOptions{.parts = parts});
+    local_.emplace(world_, local_folder(o_.local_folder, o_.local_training.name), o_.local_training,
+                   LocalCopiesOptions{.parts = parts});
     if (local_->partner() < 0 && world_.rank() == 0 && !o_.progress.quiet)
       fmt::print(stderr, "warning: all ranks are on one node: local copies are lost if it fails\n");
     local_saver_.emplace(world_);
     reserve(*local_saver_);
   }
-  if (!o_.asynchronous || !within_epochs()) return;
+  if (o_.wait_for_checkpoints || !within_epochs()) return;
   saver_.emplace(world_);
-  if (o_.checkpoint_steps > 0 || o_.checkpoint_seconds > 0) reserve(*saver_);
+  if (o_.checkpoint_steps > 0 || o_.checkpoint_minutes > 0) reserve(*saver_);
 }
 
 void Checkpoints::with_state(const std::function<void()>& f) const {
@@ -121,8 +123,8 @@ Checkpoints::Reason Checkpoints::reason() const {
   if (signals_ && NotedSignals::noted()) return signal;
   const auto now = Clock::now();
   const double margin = (slowest_ > 0 ? 1.5 * slowest_ : unknown_seconds) + 3 * longest_step_;
-  if (o_.time_limit > 0 && between(o_.started, now) + margin > o_.time_limit) return limit;
-  const bool time = o_.checkpoint_seconds > 0 && world_.rank() == 0 && between(saved_, now) > o_.checkpoint_seconds;
+  if (o_.time_limit_minutes > 0 && between(o_.started, now) + margin > 60 * o_.time_limit_minutes) return limit;
+  const bool time = o_.checkpoint_minutes > 0 && world_.rank() == 0 && between(saved_, now) > 60 * o_.checkpoint_minutes;
   if (time) return checkpoint;
   return signals_ && NotedSignals::asked_for_report() ? report : nothing;
 }
@@ -222,7 +224,7 @@ bool Checkpoints::ends() {
   if (wanted_ != limit && wanted_ != signal) return false;
   result_.interrupted = true;
   const auto* name = NotedSignals::noted();
-  result_.stopped = wanted_ == limit ? fmt::format("the limit of {} is near", format_duration(o_.time_limit))
+  result_.stopped = wanted_ == limit ? fmt::format("the limit of {} is near", format_duration(60 * o_.time_limit_minutes))
                                      : fmt::format("{} came", name ? name : "a signal to another rank");
   return true;
 }

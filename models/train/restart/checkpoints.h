@@ -45,7 +45,7 @@ class Checkpoints {
   using Clock = std::chrono::steady_clock;
   enum Reason : std::int64_t { nothing, report, checkpoint, limit, signal };
 
-  bool asks() const { return signals_ || o_.time_limit > 0 || o_.checkpoint_seconds > 0; }
+  bool asks() const { return signals_ || o_.time_limit_minutes > 0 || o_.checkpoint_minutes > 0; }
   Reason reason() const;
   // Runs f between the hooks before_checkpoint and after_checkpoint.
   void with_state(const std::function<void()>& f) const;

@@ -10,7 +10,7 @@ void check(const TrainOptions& o) {
   auto common = o;
   common.data = o.source.data;
   // --epochs 0 (untrained weights) is valid here.
-  if (common.epochs == 0) common.epochs = 1;
+  if (common.training.fit.epochs == 0) common.training.fit.epochs = 1;
   trainer::check(common);
   if (o.batch < 2) throw UsageError("--batch 1 has nothing to contrast a sample with; 2 or more");
   const auto loss_is = [&](auto... names) { return ((o.loss == names) || ...); };
@@ -49,22 +49,6 @@ void check(const EvaluateOptions& o) {
 
 namespace {
 
-// Keys that have no effect if `idle`, and the reason.
-struct NoEffect {
-  bool idle;
-  std::vector<const char*> keys;
-  std::string why;
-};
-
-// Prints, on rank 0, a line for each given key that has no effect.
-void say(const trainer::Options& o, const std::vector<NoEffect>& table, int rank) {
-  auto given = o.given;
-  if (o.overwrite) given.insert("--overwrite");
-  for (const auto& row : table)
-    for (const auto* key : row.keys)
-      if (row.idle && rank == 0 && given.contains(key)) fmt::print(stderr, "warning: {} has no effect: {}\n", key, row.why);
-}
-
 // Keys of training steps and of files written during training.
 std::vector<const char*> keys_of_training() {
   return {"optimizer.learning_rate",
@@ -88,6 +72,8 @@ std::vector<const char*> keys_of_training() {
           "checkpoint.time_limit",
           "schedule.skip_bad",
           "schedule.patience",
+          "schedule.metric",
+          "schedule.larger_is_better",
           "schedule.minutes"};
 }
 
@@ -98,7 +84,8 @@ void warn(const TrainOptions& o, int rank) {
   const bool resnet = encoder.starts_with("resnet");
   const auto of_loss = [&](const char* names) { return fmt::format("it is of --loss {}, not of {}", names, o.loss); };
   const char *no_epochs = "--epochs 0 trains nothing", *describes = "--describe trains nothing";
-  say(o,
+  trainer::warn_of(
+      o,
       {{o.form != "ring", {"loss.tile"}, "it is of loss.form ring"},
        {o.loss != "barlow", {"loss.lambda"}, of_loss("barlow")},
        {o.loss != "moco" && o.loss != "swav", {"loss.queue"}, of_loss("moco and swav")},
@@ -113,23 +100,23 @@ void warn(const TrainOptions& o, int rank) {
         {"network.statistics", "network.norm_momentum"},
         "batch norms use their running statistics, network.frozen_norm"},
        {o.source.test_fraction == 0, {"data.split_seed"}, "nothing is drawn without data.test_fraction"},
-       {o.epochs == 0, keys_of_training(), no_epochs},
-       {o.epochs == 0, {"optimizer.name", "optimizer.momentum"}, no_epochs},
+       {o.training.fit.epochs == 0, keys_of_training(), no_epochs},
+       {o.training.fit.epochs == 0, {"optimizer.name", "optimizer.momentum"}, no_epochs},
        {o.describe, keys_of_training(), describes},
        {o.describe,
         {"schedule.epochs", "seed", "--overwrite", "network.weights", "schedule.monitor", "data.workers", "data.where",
          "data.test_where", "data.test_fraction", "data.split_seed"},
         describes}},
       rank);
-  if (o.epochs > 0 && !o.describe) trainer::warn(o, {}, rank);
+  if (o.training.fit.epochs > 0 && !o.describe) trainer::warn(o, {}, rank);
 }
 
 void warn(const EmbedOptions& o, int rank) {
-  say(o,
-      {{true,
-        {"data.label", "data.test_where", "data.test_fraction", "data.split_seed"},
-        "embed writes all samples and all labels"}},
-      rank);
+  trainer::warn_of(o,
+                   {{true,
+                     {"data.label", "data.test_where", "data.test_fraction", "data.split_seed"},
+                     "embed writes all samples and all labels"}},
+                   rank);
 }
 
 void warn(const EvaluateOptions& o, int rank) {
@@ -137,15 +124,15 @@ void warn(const EvaluateOptions& o, int rank) {
     return o.metrics.empty() || std::find(o.metrics.begin(), o.metrics.end(), metric) != o.metrics.end();
   };
   const bool drawn = o.source.test_fraction > 0 || (o.source.test_where.empty() && o.test_data.empty() && o.test_part.empty());
-  say(o,
-      {{!measures("knn"), {"evaluation.neighbours"}, "evaluation.metrics has no knn"},
-       {!measures("probe"), {"evaluation.decay"}, "evaluation.metrics has no probe"},
-       {!measures("geometry") && o.few_shot.empty(),
-        {"seed"},
-        "there are neither episodes nor views, without evaluation.few_shot and geometry"},
-       {o.out.empty(), {"--overwrite"}, "nothing is written without --out"},
-       {!drawn, {"data.split_seed"}, "the test set is not drawn"}},
-      rank);
+  trainer::warn_of(o,
+                   {{!measures("knn"), {"evaluation.neighbours"}, "evaluation.metrics has no knn"},
+                    {!measures("probe"), {"evaluation.decay"}, "evaluation.metrics has no probe"},
+                    {!measures("geometry") && o.few_shot.empty(),
+                     {"seed"},
+                     "there are neither episodes nor views, without evaluation.few_shot and geometry"},
+                    {o.out.empty(), {"--overwrite"}, "nothing is written without --out"},
+                    {!drawn, {"data.split_seed"}, "the test set is not drawn"}},
+                   rank);
 }
 
 }  // namespace mpigrad::contrast

@@ -79,7 +79,7 @@ Tensor part_of(const Tensor& whole, const Communicator& world) {
 Loaded load_network(const std::string& weights, const Communicator& world) {
   Loaded result;
   auto& info = result.info;
-  trainer::together(world, [&] {
+  trainer::of_input(world, [&] {
     info = read_checkpoint_info(weights);
     const auto program = info.notes.find("program"), network = info.notes.find("network");
     require(program != info.notes.end() && program->second == "contrastive" && network != info.notes.end(),

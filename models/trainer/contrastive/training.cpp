@@ -181,7 +181,9 @@ std::optional<Epoch> ViewTraining::run(std::int64_t epoch, const FitOptions& opt
       ++made.bad_batches;
     }
     clock.step();
-    if (++at.steps < steps && options.interrupts && options.interrupts(epoch, at.steps)) {
+    ++at.steps;
+    if (options.after_step) options.after_step(epoch, at.steps);
+    if (at.steps < steps && options.interrupts && options.interrupts(epoch, at.steps)) {
       const mpigrad::detail::SlowPhase phase;  // it writes files
       if (options.interrupt(epoch, at)) return std::nullopt;
       clock.start();

@@ -95,6 +95,8 @@ void Outputs::create(const Communicator& world, const std::vector<OutputFile>& m
     if (world.rank() != 0) return;
     const auto& folder = state_->folder;
     std::error_code error;
+    if (fs::exists(folder, error) && !fs::is_directory(folder, error))
+      throw tool::UsageError(fmt::format("[out] {} is a file; --out names a folder", folder.string()));
     fs::create_directories(folder, error);
     require(fs::is_directory(folder), "[out] the folder {} cannot be made: {}", folder.string(), error.message());
     // Tried now and not after an epoch. Only writing a file tells: permissions are not the only obstacle.

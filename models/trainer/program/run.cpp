@@ -96,7 +96,8 @@ int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, c
   require(!program.name.empty() && program.network && program.loss, "[trainer] a program has a name, a network and a loss");
   TrainOptions train;
   train.out = program.name + "-out";
-  train.epochs = program.epochs, train.batch = program.batch, train.learning_rate = program.learning_rate;
+  train.training.fit.epochs = program.epochs, train.training.fit.after_step = program.hooks.after_step;
+  train.batch = program.batch, train.optimizer_options.learning_rate = program.learning_rate;
   train.kept_fraction = program.kept.fraction;
   InferOptions evaluate, predict;
   evaluate.out = program.name + "-scores", predict.out = program.name + "-predictions";

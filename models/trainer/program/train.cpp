@@ -8,7 +8,7 @@
 #include "models/trainer/data_check.h"
 #include "models/trainer/program/program.h"
 #include "models/trainer/ranks/geometry.h"
-#include "models/trainer/supervised.h"
+#include "models/trainer/run_training.h"
 
 namespace mpigrad::trainer::program {
 namespace {
@@ -66,7 +66,8 @@ int train(const Communicator& world, const Program& program, const TrainOptions&
   auto& problem = f.problem;
   std::optional<data::Loader> train_set, kept_set;
   std::unique_ptr<nn::Module> net;
-  const data::LoaderOptions common{.grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = dtype_of(o)};
+  const data::LoaderOptions common{
+      .grid = grid, .batch = o.batch / o.training.fit.accumulate, .seed = o.seed, .dtype = dtype_of(o)};
   of_input(world, [&] {
     sets = open_sets(program, o, problem);
     require_batch(o, std::ssize(sets.training_samples));
@@ -112,12 +113,19 @@ int train(const Communicator& world, const Program& program, const TrainOptions&
   const auto names = value_names(program, problem);
   const auto accuracy = place_of(names, "accuracy");  // of classes
   const auto split = split_notes(program);
-  return trainer::train(
+  return run_training(
       world, o, extents, out,
       {.program = program.name,
        .net = *net,
        .loader = *train_set,
-       .loss = problem.classes && program.class_loss ? program.class_loss : program.loss,
+       .hooks = {.loss = problem.classes && program.class_loss ? program.class_loss : program.loss,
+                 .evaluate =
+                     [&] {
+                       f.predictions = predict(*net, *kept_set);
+                       return f.values = values_of(program, problem, *sets.kept, f.predictions);
+                     },
+                 .text = [&](const EpochRow& row) { return text_of(program, names, row.values); },
+                 .after_epoch = program.hooks.after_epoch},
        .notes = notes,
        .decisive = {"program", "optimizer", "groups", problem_note, split.fraction, split.seed},
        .more_notes = more_notes,
@@ -134,16 +142,9 @@ int train(const Communicator& world, const Program& program, const TrainOptions&
                                             {fmt::format("{} threads prepare samples; {} of the {}: {}", o.source.workers,
                                                          kept.size(), program.kept.name, joined(kept, " "))}}};
            },
-       .hooks = program.hooks,
-       .evaluate =
-           [&] {
-             f.predictions = predict(*net, *kept_set);
-             return f.values = values_of(program, problem, *sets.kept, f.predictions);
-           },
        .evaluated_samples = std::ssize(kept),
        .accuracy = problem.classes ? std::function([accuracy](const std::vector<double>& values) { return values[accuracy]; })
                                    : std::function<double(const std::vector<double>&)>(),
-       .text = [&](const std::vector<double>& values) { return text_of(program, names, values); },
        .report =
            [&](nlohmann::ordered_json run, const TrainerResult& result, const std::string& text) {
              f.epochs = result.epochs;

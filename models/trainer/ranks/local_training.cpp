@@ -48,7 +48,7 @@ std::string training_in(const Options& o, const Communicator& world) {
 void require_own_copies(const Options& o, const Communicator& world, const TrainingName& training) {
   trainer::together(world, [&] {
     try {
-      require_local_folder(local_folder(o.local_copies, training.name), training);
+      require_local_folder(local_folder(o.training.local_folder, training.name), training);
     } catch (const Error& error) {
       throw UsageError(
           fmt::format("{}; name a folder on another disk as checkpoint.local_folder, or remove this one", error.what()));
@@ -57,9 +57,8 @@ void require_own_copies(const Options& o, const Communicator& world, const Train
 }
 
 void take_local_copies(const Options& o, const Communicator& world, const Start& start, TrainerOptions& options) {
-  if (o.local_copies.empty()) return;
+  if (o.training.local_folder.empty()) return;
   options.local_training = {start.training.empty() ? name_training(o, world) : start.training, training_name_file(o)};
-  options.local_folder = local_folder(o.local_copies, options.local_training.name), options.local_steps = o.local_steps;
   require_own_copies(o, world, options.local_training);
   const auto finished = [](const fs::path& results) {
     const auto state = read_state(results);
@@ -68,10 +67,11 @@ void take_local_copies(const Options& o, const Communicator& world, const Start&
   trainer::together(world, [&] {
     if (world.transport().node_rank() != 0) return;
     try {
-      for (const auto& text : clear_local_folders(o.local_copies, options.local_training.name, finished))
+      for (const auto& text : clear_local_folders(o.training.local_folder, options.local_training.name, finished))
         if (!o.quiet) fmt::print(stderr, "{}\n", text);
     } catch (const std::exception& error) {  // other trainings' files must not end this one
-      fmt::print(stderr, "warning: {}: folders of ended trainings are not removed: {}\n", o.local_copies, error.what());
+      fmt::print(stderr, "warning: {}: folders of ended trainings are not removed: {}\n", o.training.local_folder.string(),
+                 error.what());
     }
   });
 }

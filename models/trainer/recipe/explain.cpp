@@ -62,7 +62,7 @@ Explained schedule_of(const Explanation& e) {
       fmt::format("looks at {}, better if {}", e.training.monitor, e.training.larger_is_better ? "larger" : "smaller"));
   part.lines.push_back(
       fmt::format("ends after {} epochs without gain (0: never), {} s of training, {} s since the start (0: no limit)",
-                  e.training.patience, e.training.most_seconds, e.training.time_limit));
+                  e.training.patience, 60 * e.training.most_minutes, 60 * e.training.time_limit_minutes));
   return part;
 }
 
@@ -98,11 +98,11 @@ Explained files_of_run(const Explanation& e) {
   for (const auto& file : e.files)
     part.lines.push_back(file.bytes > 0 ? fmt::format("{}, {} bytes", file.name, file.bytes) : file.name);
   const auto& t = e.training;
-  part.lines.push_back(
-      fmt::format("checkpoints every {} epochs, {} steps, {} s (0: never); {} stay; best weights {}; in the background {}",
-                  t.checkpoint_every, t.checkpoint_steps, t.checkpoint_seconds, t.keep, yes(t.keep_best), yes(t.asynchronous)));
-  if (!e.options.local_copies.empty())
-    part.lines.push_back(fmt::format("copies in {} every {} steps", e.options.local_copies, e.options.local_steps));
+  part.lines.push_back(fmt::format(
+      "checkpoints every {} epochs, {} steps, {} s (0: never); {} stay; best weights {}; in the background {}",
+      t.checkpoint_every, t.checkpoint_steps, 60 * t.checkpoint_minutes, t.keep, yes(t.keep_best), yes(!t.wait_for_checkpoints)));
+  if (!t.local_folder.empty())
+    part.lines.push_back(fmt::format("copies in {} every {} steps", t.local_folder.string(), t.local_steps));
   if (e.options.mtbf > 0) part.lines.push_back(fmt::format("advice for a failure every {} hours", e.options.mtbf));
   for (const auto& entry : e.options.mllog_entries) part.lines.push_back("mllog.txt says " + entry);
   return part;

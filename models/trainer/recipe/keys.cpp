@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "comm/transport/environment.h"
@@ -31,6 +32,14 @@ std::string to_text(const std::string& x) {
 }
 template <>
 std::string from_text(const std::string& text) {
+  return text;
+}
+template <>
+std::string to_text(const std::filesystem::path& x) {
+  return x.string();
+}
+template <>
+std::filesystem::path from_text(const std::string& text) {
   return text;
 }
 template <>

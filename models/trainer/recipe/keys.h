@@ -48,8 +48,8 @@ struct Key {
 // The table of a command. Fields are bound by reference and must outlive it.
 class Keys {
  public:
-  // Declares a key whose default is the field's value. T: bool, an integer, double, std::string, or a vector of integers, doubles
-  // or strings. Error: the name exists already.
+  // Declares a key whose default is the field's value. T: bool, an integer, double, std::string, a path, or a vector of integers,
+  // doubles or strings. Error: the name exists already.
   template <class T>
   Key& add(const std::string& name, T& field, Rule rule, const std::string& help);
   template <class T>

@@ -43,7 +43,7 @@ struct Loaded {
 // Collective.
 Loaded load(const Communicator& world, const SegmentationProgram& program, const InferOptions& o) {
   Loaded result;
-  trainer::together(world, [&] {
+  of_input(world, [&] {
     const auto info = read_checkpoint_info(o.weights);
     result.trained = trained_of(program, o.weights, info);
     result.averaged = averages_remark(o, info);
@@ -67,7 +67,7 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
   std::vector<std::string> files;
   if (scored) files = {cases_file, picture_file(program), summary_file};
   const Outputs out(world, o.out, files, o.overwrite);
-  trainer::together(world, [&] { take_stored_dtype(o); });
+  of_input(world, [&] { take_stored_dtype(o); });
   const auto loaded = load(world, program, o);
   const auto& problem = loaded.trained.problem;
   const auto grid = make_grid(world, extents);

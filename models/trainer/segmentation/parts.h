@@ -8,8 +8,8 @@
 #include "comm/communicator.h"
 #include "models/data/sources/normalised.h"
 #include "models/trainer/infer.h"
+#include "models/trainer/run_training.h"
 #include "models/trainer/segmentation/segmentation.h"
-#include "models/trainer/supervised.h"
 
 namespace mpigrad::trainer::segmenting {
 

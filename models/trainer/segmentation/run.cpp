@@ -152,10 +152,11 @@ int run_infer(const Communicator& world, const SegmentationProgram& program, con
 int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, const SegmentationProgram& program) {
   require(!program.name.empty() && program.network && !program.losses.empty(),
           "[trainer] a program of segmentation has a name, a network and a loss");
-  TrainOptions training;
-  training.out = program.name + "-out", training.loss = program.losses.front().name, training.window = program.window;
-  training.epochs = program.epochs, training.batch = program.batch, training.learning_rate = program.learning_rate;
-  training.trained.problem.outputs = 0, training.trained.problem.classes = true;
+  TrainOptions learning;
+  learning.out = program.name + "-out", learning.loss = program.losses.front().name, learning.window = program.window;
+  learning.training.fit.epochs = program.epochs, learning.batch = program.batch,
+  learning.optimizer_options.learning_rate = program.learning_rate;
+  learning.trained.problem.outputs = 0, learning.trained.problem.classes = true;
   InferOptions scoring, predicting;
   scoring.out = program.name + "-scores", predicting.out = program.name + "-predictions";
   return run_commands(
@@ -163,10 +164,10 @@ int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, c
       program.help.empty() ? "Trains a segmentation network, scores it and segments volumes with it." : program.help,
       {{.name = "train",
         .help = "train on volumes with labels",
-        .options = training,
-        .keys = [&](Keys& keys) { add_keys(keys, program, training); },
-        .flags = [&](CLI::App& app) { add_training_flags(app, training); },
-        .run = [&](const Communicator& world) { return run_train(world, program, training); }},
+        .options = learning,
+        .keys = [&](Keys& keys) { add_keys(keys, program, learning); },
+        .flags = [&](CLI::App& app) { add_training_flags(app, learning); },
+        .run = [&](const Communicator& world) { return run_train(world, program, learning); }},
        {.name = "evaluate",
         .help = "segment volumes with labels: Dice, Hausdorff distance, a picture",
         .options = scoring,

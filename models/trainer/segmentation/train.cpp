@@ -108,7 +108,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   std::optional<data::Loader> loader;
   std::unique_ptr<nn::Module> net;
   of_input(world, [&] {
-    data::LoaderOptions options{.grid = grid, .batch = o.batch / o.accumulate, .seed = o.seed, .dtype = dtype_of(o)};
+    data::LoaderOptions options{.grid = grid, .batch = o.batch / o.training.fit.accumulate, .seed = o.seed, .dtype = dtype_of(o)};
     options.shuffle = true, options.flips = o.flips, options.samples = split.train, options.drop_last = true;
     options.crop = data::Crop{.extents = problem.extents, .foreground = o.foreground};
     if (o.elastic > 0) options.elastic = data::Elastic{.amplitude = o.elastic, .spacing = o.elastic_spacing};
@@ -156,18 +156,18 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
     };
     (void)evaluate();
   };
-  const auto text = [](const std::vector<double>& row) {
+  const auto text = [](const EpochRow& row) {
     std::string line = "Dice";
-    for (std::size_t c = 1; c < row.size(); ++c) line += fmt::format(" {:.3f}", row[c]);
+    for (std::size_t c = 1; c < row.values.size(); ++c) line += fmt::format(" {:.3f}", row.values[c]);
     return line;
   };
   const auto& w = problem.extents;
-  return trainer::train(
+  return run_training(
       world, o, extents, out,
       {.program = program.name,
        .net = *net,
        .loader = *loader,
-       .loss = loss_of(program, o.loss),
+       .hooks = {.loss = loss_of(program, o.loss), .evaluate = evaluate, .text = text},
        .notes = notes,
        .decisive = {"program", "optimizer", "validation fraction", "validation seed", program.name},
        .headline =
@@ -183,10 +183,8 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                    fmt::format("weights of {} bits", o.half_weights ? 16 : 32)}},
                  {"settings of the network", lines_of(problem.values)}};
            },
-       .evaluate = evaluate,
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),
        .accuracy = [](const std::vector<double>& row) { return 1 - row[0]; },  // the mean Dice score
-       .text = text,
        .finish = finish,
        .half_weights = o.half_weights,
        .report =

@@ -15,6 +15,7 @@
 #include "comm/hdf5/io_thread.h"
 #include "comm/process/problem.h"
 #include "comm/process/standard_streams.h"
+#include "comm/transport/environment.h"
 #include "framework/base/joined.h"
 #include "framework/base/new_file.h"
 #include "framework/base/printable.h"
@@ -62,6 +63,25 @@ std::optional<std::string> command_problem(const CLI::App& app, int argc, char**
   return fmt::format("there is no command '{}': {}", printable(argv[1]), joined(names, ", "));
 }
 
+// The error of a flag that no command here has, with the nearest one; none: all words that are left over are no flags.
+std::optional<std::string> flag_problem(const CLI::App& app) {
+  const auto left = app.remaining(true);
+  const auto unknown = std::find_if(left.begin(), left.end(), [](const std::string& word) { return word.starts_with("--"); });
+  if (unknown == left.end()) return std::nullopt;
+  const auto name = unknown->substr(0, unknown->find('='));
+  std::string nearest;
+  const auto search = [&](const CLI::App& at) {
+    for (const auto* option : at.get_options([](const CLI::Option* each) { return !each->get_group().empty(); }))
+      for (const auto& each : option->get_lnames())
+        if (nearest.empty() || edit_distance(name, "--" + each) < edit_distance(name, nearest)) nearest = "--" + each;
+  };
+  search(app);
+  for (const auto* command : app.get_subcommands()) search(*command);
+  const bool close = !nearest.empty() && edit_distance(name, nearest) <= std::max<std::size_t>(2, name.size() / 4);
+  return fmt::format("there is no flag '{}'; {}", printable(name),
+                     close ? fmt::format("did you mean '{}'?", nearest) : "--help lists the flags");
+}
+
 int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is then an error of the write
   const int rank = transport != nullptr ? transport->rank() : 0;
@@ -77,7 +97,9 @@ int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
   } catch (const CLI::ParseError& error) {
     helped = error.get_exit_code() == 0;
     if (helped) app.exit(error, help, help);
-    else problem = command_problem(app, argc, argv).value_or(error.what());
+    else problem = command_problem(app, argc, argv);
+    if (!helped && !problem && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) problem = flag_problem(app);
+    if (!helped && !problem) problem = error.what();
   }
   try {
     if (transport != nullptr) {

@@ -65,6 +65,8 @@ judge 'a setting of its own' files wide
 run "$program" evaluate --weights wide/weights.h5 --data noise.h5 --group val --out wide-scores
 judge 'which weights remember' says '^validation_loss'
 run "$program" train --describe --size 16 --width 5
-judge 'the layers of its network' says 'block'
+judge 'the layers of its network, one with a parameter of its own' says 'block'
+run "$program" train --describe --size 16 --width 5 --grid depth=2
+judge 'the same on 2 ranks' says '2 ranks\|depth=2'
 
 summary

@@ -2,7 +2,7 @@
 
     python3 every_key.py PROGRAM SECTIONS ARGUMENT...     SECTIONS: all, or names separated by commas
 
-Prints each key whose change nothing shows and nothing refuses, and `N keys, M unused`. A refusal is exit code 1 or 2 with a message.
+Prints each key whose change nothing shows and nothing refuses, and `N keys, M unused`. A refusal is exit code 2 with a message.
 """
 
 import json
@@ -77,7 +77,7 @@ def other(key):
 def explained(command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     text = done.stdout
-    if done.returncode in (1, 2) and done.stderr.strip():
+    if done.returncode == 2 and done.stderr.strip():
         return 'refused: ' + done.stderr
     if done.returncode != 0:
         raise SystemExit(f'{command}: exit code {done.returncode}: {done.stderr}')

@@ -2,10 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/base/joined.h"
 #include "models/data/sources/memory.h"
+#include "models/data/view_loader.h"
+#include "models/trainer/contrastive/samples.h"
+#include "models/trainer/contrastive/training.h"
 #include "models/trainer/program/program.h"
 #include "ops/loss/loss.h"
+#include "ops/random/random.h"
 #include "tests/support/errors.h"
+#include "tests/support/ranks.h"
 
 using namespace mpigrad;
 using namespace mpigrad::trainer;
@@ -97,4 +103,33 @@ TEST_CASE("program: a metric in the place of a usual one") {
   CHECK(value_names(program, p) == std::vector<std::string>{"validation_loss", "r2", "other"});
   p.classes = true, program.kept.name = "test";
   CHECK(value_names(program, p) == std::vector<std::string>{"test_loss", "r2", "other", "accuracy", "auc"});
+}
+
+TEST_CASE("program: epochs of a contrastive training call the hook after each step of the optimizer") {
+  contrast::TrainOptions o;
+  o.network = {.width = 4, .blocks = {2}, .head_hidden = 8, .head_out = 6};
+  o.batch = 4;
+  const auto source = data::from_tensors(random_uniform({8, 1, 16, 16, 1}, {.key = 1}), zeros({8, 1}), {});
+  testing::check_on_ranks(2, "hooks", [&](const Communicator& world) {
+    const auto grid = make_grid(world, {.sample = world.size()});
+    const nn::BatchNormAttributes norm;
+    const auto config = contrast::config_of(o, source.get());
+    const data::ViewLoader loader(source, {.grid = grid, .batch = o.batch, .views = contrast::views_of(o, config), .workers = 0});
+    contrast::Network net(config, norm);
+    build(net, loader.layout(0), loader.shape(0), o);
+    contrast::Objective objective(o, config, net, norm, loader.layout(0), 0);
+    contrast::ViewTraining training(o, net, objective, loader, world);
+    Adam adam(net, AdamAttributes{});
+    Progress progress(6, loader.steps(), {.quiet = true});
+    std::vector<std::int64_t> told;
+    training.run(5,
+                 {.learning_rate = schedule::Constant{.rate = 1e-3},
+                  .progress = &progress,
+                  .after_step =
+                      [&](std::int64_t epoch, std::int64_t steps) {
+                        told.insert(told.end(), {epoch, steps});
+                      }},
+                 adam);
+    require(told == std::vector<std::int64_t>{5, 1, 5, 2}, "[test] {}", joined(told, " "));
+  });
 }

@@ -133,6 +133,29 @@ run "$own" train absent.toml --out wrong
 judge 'no such file' refuses_wrong 'there is no recipe absent.toml'
 run "$own" train recipe.toml --epochs 3 --set schedule.epochs=4 --out wrong
 judge 'a key by a flag and by --set' refuses_wrong 'schedule.epochs is given by --set and by --epochs'
+run "$own" train recipe.toml --learning-rat=1 --out wrong
+judge 'a flag that does not exist, with the nearest one' refuses_wrong "there is no flag '--learning-rat'; did you mean '--learning-rate'?"
+run "$own" train recipe.toml --colour --out wrong
+judge 'a flag that is like none' refuses_wrong "there is no flag '--colour'; --help lists the flags"
+run "$own" train recipe.toml --set schedule.larger_is_better --set checkpoint.best --out wrong
+judge 'the larger value of no metric' refuses_wrong 'schedule.larger_is_better is of schedule.metric'
+run "$own" train recipe.toml --set schedule.metric=train_loss --set checkpoint.keep=2 --set checkpoint.wait --set checkpoint.mtbf=9 --set checkpoint.best=false --explain
+judge 'keys that nothing reads' test "$(grep -c '^warning: \(schedule.metric\|checkpoint.keep\|checkpoint.wait\|checkpoint.mtbf\) has no effect: ' "$work/err")" -eq 4
+run "$own" train recipe.toml --set schedule.metric=train_loss --set checkpoint.best --set checkpoint.keep=2 --set checkpoint.wait --set checkpoint.mtbf=9 \
+  --set checkpoint.epochs=1 --explain
+judge 'keys that something reads' silent
+# What no restart can mend has exit code 2.
+echo junk >junk.h5
+for words in '--weights absent.h5' '--weights junk.h5' '--resume absent.h5' '--set optimizer.freeze=nothing' '--out junk.h5'; do
+  # shellcheck disable=SC2086
+  run "$own" train recipe.toml --out wrong $words
+  judge "bad input of train: $words" refuses_arguments '^own_trainer: \['
+done
+for words in '--weights absent.h5 --data noise.h5' '--weights junk.h5 --data noise.h5'; do
+  # shellcheck disable=SC2086
+  run "$own" evaluate --out wrong $words
+  judge "bad input of evaluate: $words" refuses_arguments '^own_trainer: \['
+done
 run "$own" train recipe.toml --warm-up 1 --out wrong
 judge 'a flag of version 0.1' refuses_wrong 'the flag is replaced by the key schedule.warm_up: --set schedule.warm_up=VALUE'
 ranks 2 "$own" train wrong.toml --out wrong

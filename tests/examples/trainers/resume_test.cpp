@@ -17,7 +17,7 @@ namespace {
 
 Options options_of(const std::string& schedule, std::int64_t epochs, double warm_up, double rate) {
   Options o;
-  o.schedule = schedule, o.epochs = epochs, o.warm_up = warm_up, o.learning_rate = rate;
+  o.schedule = schedule, o.training.fit.epochs = epochs, o.warm_up = warm_up, o.optimizer_options.learning_rate = rate;
   return o;
 }
 

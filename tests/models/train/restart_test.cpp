@@ -154,7 +154,7 @@ TEST_CASE("restart: a checkpoint before the first step, from which a training th
     check_on_ranks(ranks, "the middle", [&](const Communicator& comm) {
       Training t(comm);
       prepare(t, copy.path);
-      t.options.checkpoint_steps = 2, t.options.keep = 10, t.options.asynchronous = false;
+      t.options.checkpoint_steps = 2, t.options.keep = 10, t.options.wait_for_checkpoints = true;
       t.run();
     });
     for (const auto& from : {middle, there})
@@ -196,7 +196,7 @@ TEST_CASE("restart: checkpoints that are kept, found and skipped") {
     check_on_ranks(1, "train", [&](const Communicator& comm) {
       Training t(comm);
       prepare(t, folder.path);
-      t.options.checkpoint_steps = 2, t.options.keep = keep, t.options.keep_best = true, t.options.asynchronous = false;
+      t.options.checkpoint_steps = 2, t.options.keep = keep, t.options.keep_best = true, t.options.wait_for_checkpoints = true;
       const auto result = t.run();
       require(result.checkpoints == 6 && result.slowest_checkpoint > 0, "[test] {} checkpoints", result.checkpoints);
     });
@@ -249,14 +249,14 @@ TEST_CASE("restart: limits, and what cannot be") {
   check_on_ranks(2, "limit", [&](const Communicator& comm) {
     Training t(comm);
     prepare(t, folder.path);
-    t.options.time_limit = 1;  // less than the first checkpoint may take
+    t.options.time_limit_minutes = 1.0 / 60;  // less than the first checkpoint may take
     const auto result = t.run();
     require(result.interrupted && result.stopped.find("limit") != std::string::npos && result.checkpoints == 1, "[test] '{}'",
             result.stopped);
     require(read_checkpoint_info(folder.path / newest_checkpoint).epoch < 4, "[test] all epochs");
     Training other(comm);
     prepare(other, folder.path);
-    other.options.checkpoint_seconds = 1e-9;  // at every step
+    other.options.checkpoint_minutes = 1e-9;  // at every step
     const auto often = other.run();
     require(often.checkpoints >= 1 && often.checkpoints + often.skipped_checkpoints >= 6, "[test] {} checkpoints, {} skipped",
             often.checkpoints, often.skipped_checkpoints);

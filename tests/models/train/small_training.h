@@ -35,9 +35,9 @@ struct SmallNet : nn::Module {
 };
 
 struct Training {
-  explicit Training(const Communicator& comm) : world(comm) {
+  explicit Training(const Communicator& comm, std::int64_t batch = 4) : world(comm) {
     loader.emplace(ramps(),
-                   data::LoaderOptions{.grid = make_grid(comm, {.depth = comm.size()}), .batch = 4, .dtype = DType::float64});
+                   data::LoaderOptions{.grid = make_grid(comm, {.depth = comm.size()}), .batch = batch, .dtype = DType::float64});
     net.build(loader->layout(), {.seed = 3, .dtype = DType::float64});
     sgd.emplace(net, SGDAttributes{.learning_rate = 0.02});
     hooks.loss = mse;

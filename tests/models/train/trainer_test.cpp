@@ -14,12 +14,14 @@
 #include <optional>
 
 #include "comm/together.h"
+#include "framework/base/joined.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/sources/function.h"
 #include "models/data/sources/memory.h"
 #include "models/nn/layers.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/profile.h"
+#include "models/train/tensorboard/events.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "tests/models/train/small_training.h"
@@ -76,6 +78,29 @@ TEST_CASE("trainer: the table, checkpoints and hooks, and going on from a checkp
   CHECK(read_checkpoint_info(folder.path / "checkpoint.h5").notes.at("program") == "test");
 }
 
+TEST_CASE("trainer: a resumed training with a larger batch reports further steps, for TensorBoard in order") {
+  if (without_hdf5("trainer: a resumed training with a larger batch reports further steps, for TensorBoard in order")) return;
+  const Folder folder;
+  check_on_ranks(2, "trainer", [&](const Communicator& comm) {
+    std::vector<std::int64_t> steps;
+    const auto train_until = [&](std::int64_t epochs, std::int64_t batch) {
+      Training t(comm, batch);
+      t.options.fit.epochs = epochs, t.options.folder = folder.path, t.options.checkpoint_every = 1;
+      t.hooks.after_epoch = [&](const EpochRow& row) { steps.push_back(row.report.steps); };
+      if (!steps.empty()) {
+        const auto info = load_checkpoint(folder.path / "checkpoint.h5", t.net, {.optimizer = &*t.sgd});
+        t.options.fit.first_epoch = info.epoch;
+      }
+      t.run();
+      comm.transport().barrier();
+    };
+    train_until(2, 4), train_until(4, 12), train_until(5, 12), train_until(6, 4);
+    require(steps == std::vector<std::int64_t>{3, 6, 7, 8, 9, 18}, "[test] steps {}", joined(steps, " "));
+  });
+  if (tensorboard::available())
+    for (const auto first : {0, 6, 8, 15}) CHECK(std::filesystem::exists(folder.path / tensorboard::event_file_name(first)));
+}
+
 TEST_CASE("trainer: rank 0 alone shows progress, with the values by their names, and makes the folder") {
   const Folder folder;
   const auto text_of = [&](const std::function<std::string(const EpochRow&)>& text) {
@@ -128,7 +153,7 @@ TEST_CASE("trainer: when it ends") {
              t.hooks.stop = [](const EpochRow& row) { return std::string(row.report.epoch == 2 ? "three are enough" : ""); };
            }),
            "3 three are enough");
-    expect(epochs([](Training& t) { t.options.most_seconds = 1e-9; }), "1 0:00 are over");
+    expect(epochs([](Training& t) { t.options.most_minutes = 1e-9; }), "1 0:00 are over");
     expect(epochs([](Training& t) { t.options.patience = 8; }), "9 ");
     expect(epochs([](Training& t) { t.options.monitor = "not reported"; }), "9 ");
     expect(epochs([&](Training& t) {

@@ -1,5 +1,5 @@
 #pragma once
-// Trainings of a program that has data and a network: they start from files, train, write weights and a summary. An epoch is a
+// Trainings of a program that has commands of its own: they start from files, train, write weights and a summary. An epoch is a
 // pass over a loader with one loss of predictions and targets, or the program's own.
 
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include "models/train/trainer.h"
 #include "models/trainer/folder/state.h"
 #include "models/trainer/mllog.h"
-#include "models/trainer/program/hooks.h"
 #include "models/trainer/recipe/explain.h"
 #include "models/trainer/resume.h"
 #include "models/trainer/run.h"
@@ -26,8 +25,6 @@ std::vector<std::string> training_files(const Options& options, const std::vecto
 // Those of `files` that must not exist from an earlier run, unless it is replaced or resumed.
 std::vector<std::string> protected_files(const Options& options, std::vector<std::string> files);
 
-// Copies checkpoint.epochs and the related keys to `to`, and handles signals.
-void take_checkpoint_options(const Options& options, const Start& start, TrainerOptions& to);
 // The checkpoints' part of the summary, and of the last line printed: "0.1 s for 3 checkpoints, "; one more line with
 // checkpoint.mtbf.
 void add_checkpoints(nlohmann::ordered_json& summary, const Options& options, const TrainerResult& result);
@@ -65,37 +62,31 @@ std::vector<OutputFile> files_to_try(const Options& options, nn::Module& net, co
 int noted(const Communicator& world, const Outputs& out, const std::function<void(const std::filesystem::path& path)>& write,
           const std::function<int()>& training);
 
-// Epochs that are not passes over a data::Loader with a loss of predictions and targets.
+// The size of epochs that are not passes over a data::Loader with a loss of predictions and targets.
 struct OwnEpochs {
-  std::int64_t steps = 0, samples = 0;  // in an epoch
-  // As TrainerHooks::epoch; with the rate, the limit of the gradients' norm and the loss scale of `fit`.
-  std::function<std::optional<EpochReport>(std::int64_t epoch, const FitOptions& fit, Optimizer& optimizer)> run{};
+  std::int64_t steps = 0, samples = 0;
   std::vector<std::string> log_keys{};  // names of the first of `values` in MLPerf's logs
 };
 
-struct Supervised {
+struct Training {
   std::string program;
   nn::Module& net;
   std::optional<std::reference_wrapper<const data::Loader>> loader{};
-  LossFunction loss{};
-  OwnEpochs own{};  // instead of loader and loss
+  OwnEpochs own{};  // without a loader: of hooks.epoch
+  // The hooks of mpigrad::train(). The library adds times and loss scale to `text`, and log lines of report.mllog to `evaluate`.
+  TrainerHooks hooks{};
   // Notes of a checkpoint, and the names of those that must be the same when a training is resumed from it (start_from_files).
   Notes notes{};
   std::vector<std::string> decisive{};
   Notes more_notes{};                 // written, but not compared
   std::string headline{}, remark{};   // printed before the first epoch; a line about network and grid is between them
-  std::vector<std::string> values{};  // names of the values that `evaluate` returns
+  std::vector<std::string> values{};  // names of the values that hooks.evaluate returns
   std::string monitor{};              // the value (or train_loss) that must fall, for schedule.patience; empty: the first
   std::function<std::vector<Explained>()> explained{};  // further parts of --explain
-  Hooks hooks{};
-  std::function<std::vector<double>()> evaluate{};
   std::int64_t evaluated_samples = 0;
   std::function<double(const std::vector<double>&)>
-      accuracy{};  // computed from these values, for MLPerf's logs; none: the first value is an error
-  std::function<std::string(const std::vector<double>&)> text{};
-  // Called before and after a checkpoint's tensors are read, copied or written; in between the network must have all of them.
-  std::function<void()> before_checkpoint{}, after_checkpoint{};
-  std::function<void()> started{};  // called when the network has its first weights, before after_checkpoint
+      accuracy{};                   // computed from these values, for MLPerf's logs; none: the first value is an error
+  std::function<void()> started{};  // called when the network has its first weights, before hooks.after_checkpoint
   // Called on all ranks after the last epoch: measures what is needed once.
   std::function<void()> finish{};
   bool half_weights = false;  // the weights' file is of float16
@@ -103,7 +94,9 @@ struct Supervised {
   std::function<void(nlohmann::ordered_json run, const TrainerResult& result, const std::string& text)> report{};
 };
 
-// Returns the exit code. With schedule.epochs 0 it only evaluates and writes the initial weights. Collective.
-int train(const Communicator& world, const Options& options, const GridExtents& grid, const Outputs& out, const Supervised& s);
+// Starts from new weights or files, calls mpigrad::train() with options.training, and writes weights, recipe and summary to
+// `out`. Returns the exit code. With schedule.epochs 0 it only evaluates and writes the initial weights. Collective.
+int run_training(const Communicator& world, const Options& options, const GridExtents& grid, const Outputs& out,
+                 const Training& training);
 
 }  // namespace mpigrad::trainer

@@ -1,4 +1,4 @@
-#include "models/trainer/supervised.h"
+#include "models/trainer/run_training.h"
 
 #include <nlohmann/json.hpp>
 
@@ -19,9 +19,9 @@
 namespace mpigrad::trainer {
 
 std::vector<std::string> checkpoint_files(const Options& o) {
-  if (o.epochs == 0) return {};
+  if (o.training.fit.epochs == 0) return {};
   std::vector<std::string> files{newest_checkpoint};
-  if (o.keep_best) files.emplace_back(best_weights);
+  if (o.training.keep_best) files.emplace_back(best_weights);
   return files;
 }
 
@@ -29,7 +29,7 @@ std::vector<std::string> training_files(const Options& o, const std::vector<std:
   std::vector<std::string> files{weights_file};
   files.insert(files.end(), own.begin(), own.end());
   files.insert(files.end(), {summary_file, recipe_file, TrainingLog::file});
-  if (o.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
+  if (o.training.fit.epochs > 0 && o.resume.empty() && tensorboard::available()) files.push_back(tensorboard::event_file_name(0));
   for (auto& file : checkpoint_files(o)) files.push_back(std::move(file));
   if (o.profile) files.emplace_back(trace_file);
   if (o.mllog) files.emplace_back(mllog_file);
@@ -40,16 +40,6 @@ std::vector<std::string> protected_files(const Options& o, std::vector<std::stri
   // A job that died before its first checkpoint and is restarted has only begun this file.
   if (o.resume == newest_in_out) std::erase(files, mllog_file);
   return files;
-}
-
-void take_checkpoint_options(const Options& o, const Start& start, TrainerOptions& options) {
-  // Otherwise a job that dies before its first checkpoint is refused when it is restarted, or starts from elsewhere.
-  options.checkpoint_first = start.uncovered && start.epoch < o.epochs;
-  options.checkpoint_end = o.resume == newest_in_out || options.checkpoint_first;
-  options.checkpoint_every = o.checkpoint_every, options.checkpoint_steps = o.checkpoint_steps;
-  options.asynchronous = !o.wait_for_checkpoints;
-  options.checkpoint_seconds = o.checkpoint_minutes * 60, options.keep = o.keep_checkpoints, options.keep_best = o.keep_best;
-  options.time_limit = o.time_limit * 60, options.notes_signals = true;
 }
 
 namespace {
@@ -67,7 +57,7 @@ void add_checkpoints(nlohmann::ordered_json& run, const Options& o, const Traine
     run["checkpoints"] = result.checkpoints, run["checkpoints_skipped"] = result.skipped_checkpoints;
     run["checkpoint_seconds"] = result.checkpoint_seconds;
   }
-  if (o.local_steps > 0) run["local_copies"] = result.local_copies;
+  if (o.training.local_steps > 0) run["local_copies"] = result.local_copies;
   if (const auto cost = cost_of_checkpoint(result); o.mtbf > 0 && cost)
     run["best_checkpoint_minutes"] = best_checkpoint_interval(*cost, o.mtbf * 3600) / 60;
 }
@@ -88,17 +78,17 @@ std::string checkpoint_advice(const Options& o, const TrainerResult& result) {
 }
 
 TrainingMlLog::TrainingMlLog(const Communicator& world, const Outputs& out, const Options& o, About about)
-    : about_(std::move(about)), epochs_(o.epochs) {
+    : about_(std::move(about)), epochs_(o.training.fit.epochs) {
   trainer::together(world, [&] {
     if (world.rank() == 0 && o.mllog) log_.emplace(out / mllog_file);
   });
   if (!log_) return;
   log_->start("init_start"), log_->point("submission_benchmark", about_.program);
   log_->point("seed", o.seed), log_->point("global_batch_size", o.batch), log_->point("train_samples", about_.samples);
-  log_->point("opt_name", o.optimizer), log_->point("opt_base_learning_rate", o.learning_rate);
+  log_->point("opt_name", o.optimizer), log_->point("opt_base_learning_rate", o.optimizer_options.learning_rate);
   if (about_.evaluated > 0) log_->point("eval_samples", about_.evaluated);
-  log_->point("gradient_accumulation_steps", o.accumulate);
-  log_->point("opt_weight_decay", o.weight_decay), log_->point("opt_momentum", o.momentum);
+  log_->point("gradient_accumulation_steps", o.training.fit.accumulate);
+  log_->point("opt_weight_decay", o.optimizer_options.weight_decay), log_->point("opt_momentum", o.optimizer_options.momentum);
   log_->point("opt_learning_rate_warmup_epochs", o.warm_up),
       log_->point("opt_learning_rate_warmup_factor", 0);  // the rate rises from 0
   const bool falls = o.schedule == "step";
@@ -153,19 +143,19 @@ std::vector<OutputFile> files_to_try(const Options& o, nn::Module& net, const Op
   for (std::size_t i = 0; i < net.parameters().size(); ++i) weights += bytes_of(net.parameters()[i].value);
   for (const auto& tensor : optimizer.state()) state += bytes_of(tensor.value);
   // A signal may cause a checkpoint in any training; if none is asked for, failing to write one is not an error.
-  const bool checkpoints =
-      o.checkpoint_every > 0 || o.checkpoint_steps > 0 || o.checkpoint_minutes > 0 || o.time_limit > 0 || !o.resume.empty();
+  const bool checkpoints = o.training.checkpoint_every > 0 || o.training.checkpoint_steps > 0 ||
+                           o.training.checkpoint_minutes > 0 || o.training.time_limit_minutes > 0 || !o.resume.empty();
   std::vector<OutputFile> files{{newest_checkpoint, checkpoints ? weights + state : 0},
                                 {weights_file, half_weights ? weights / 2 : weights},
                                 {summary_file},
                                 {state_file}};
-  if (o.epochs > 0) files.push_back({TrainingLog::file});
-  if (o.epochs > 0 && tensorboard::available()) files.push_back({tensorboard::event_file_name(first_step)});
-  if (o.keep_best) files.push_back({best_weights, weights});
+  if (o.training.fit.epochs > 0) files.push_back({TrainingLog::file});
+  if (o.training.fit.epochs > 0 && tensorboard::available()) files.push_back({tensorboard::event_file_name(first_step)});
+  if (o.training.keep_best) files.push_back({best_weights, weights});
   if (o.profile) files.push_back({trace_file});
   if (o.mllog) files.push_back({mllog_file});
   files.push_back({recipe_file});
-  if (!o.local_copies.empty()) files.push_back({training_name_file(o).filename().string()});
+  if (!o.training.local_folder.empty()) files.push_back({training_name_file(o).filename().string()});
   return files;
 }
 
@@ -189,7 +179,28 @@ int noted(const Communicator& world, const Outputs& out, const std::function<voi
   }
 }
 
-int train(const Communicator& world, const Options& o, const GridExtents& grid, const Outputs& out, const Supervised& s) {
+namespace {
+
+// options.training, with what is known when the training starts.
+TrainerOptions options_of(const Options& o, const Outputs& out, const Training& s, const Start& start) {
+  auto options = o.training;
+  options.fit.first_epoch = start.epoch, options.fit.begin = start.position;
+  options.folder = out / "", options.values = s.values, options.replaces = o.overwrite && o.resume.empty();
+  options.started = out.started(), options.notes_signals = true;
+  // Otherwise a job that dies before its first checkpoint is refused when it is restarted, or starts from elsewhere.
+  options.checkpoint_first = start.uncovered && start.epoch < options.fit.epochs;
+  options.checkpoint_end = o.resume == newest_in_out || options.checkpoint_first;
+  options.progress.quiet = o.quiet || options.fit.epochs == 0;
+  if (options.monitor.empty()) options.monitor = s.monitor.empty() ? s.values.front() : s.monitor;
+  if (options.monitor != "train_loss" && std::find(s.values.begin(), s.values.end(), options.monitor) == s.values.end())
+    throw UsageError(
+        fmt::format("schedule.metric is train_loss or one of {}, not '{}'", joined(s.values, ", "), options.monitor));
+  return options;
+}
+
+}  // namespace
+
+int run_training(const Communicator& world, const Options& o, const GridExtents& grid, const Outputs& out, const Training& s) {
   const auto start = out.started();
   const bool first = world.rank() == 0;
   if (o.noise_scale && (world.size() == 1 || grid.sample != world.size() || o.sharded_weights))
@@ -200,34 +211,23 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   const auto loss_scale = make_loss_scale(o, world);
   const auto averages = make_averages(s.net.parameters(), o);
   const auto* loader = s.loader ? &s.loader->get() : nullptr;
-  const auto steps = loader ? optimizer_steps(*loader, o.accumulate) : s.own.steps;
+  const auto steps = loader ? optimizer_steps(*loader, o.training.fit.accumulate) : s.own.steps;
+  const bool trains = o.training.fit.epochs > 0;
   auto notes = s.notes;
   if (averages) notes[averages_note] = fmt::format("decay {}", o.average_weights);
   const bool silent = o.communication == "none";
   if (!silent && !o.explain) out.lock(world, patience_of(o));
   notes.merge(option_notes(o, steps));
   const bool resumes = !o.resume.empty();
-  if (resumes && s.before_checkpoint) s.before_checkpoint();
+  if (resumes && s.hooks.before_checkpoint) s.hooks.before_checkpoint();
   const auto began = start_from_files(o, world, s.net, *optimizer, averages.get(), loss_scale.get(), steps, notes, s.decisive);
   if (s.started) s.started();
-  if (resumes && s.after_checkpoint) s.after_checkpoint();
+  if (resumes && s.hooks.after_checkpoint) s.hooks.after_checkpoint();
   const auto first_epoch = began.epoch;
-  const auto files = files_to_try(o, s.net, *optimizer, s.half_weights, first_epoch * steps);
-  TrainerOptions options;
-  options.fit.epochs = o.epochs, options.fit.first_epoch = first_epoch, options.fit.begin = began.position;
-  options.fit.learning_rate = make_schedule(o, steps), options.fit.clip_norm = o.clip_norm;
-  options.fit.averages = averages.get(), options.fit.after_step = s.hooks.after_step;
-  options.fit.loss_scale = loss_scale.get(), options.fit.accumulate = o.accumulate, options.fit.graph = o.graph;
-  options.folder = out / "", options.replaces = o.overwrite && o.resume.empty();
-  options.values = s.values, options.patience = o.patience;
-  options.monitor = !o.metric.empty() ? o.metric : s.monitor.empty() ? s.values.front() : s.monitor;
-  options.larger_is_better = o.larger_is_better;
-  if (options.monitor != "train_loss" && std::find(s.values.begin(), s.values.end(), options.monitor) == s.values.end())
-    throw UsageError(fmt::format("schedule.metric is train_loss or one of {}, not '{}'", joined(s.values, ", "), o.metric));
-  take_checkpoint_options(o, began, options);
-  options.started = start;
-  options.most_seconds = o.minutes * 60;
-  options.progress = {.quiet = o.quiet || o.epochs == 0};
+  auto options = options_of(o, out, s, began);
+  options.fit.learning_rate = make_schedule(o, steps);
+  options.fit.averages = averages.get(), options.fit.loss_scale = loss_scale.get();
+  const auto files = files_to_try(o, s.net, *optimizer, s.half_weights, steps_before(*optimizer, options.fit, steps));
   std::optional<StepProfile> profile;
   if (o.profile) options.fit.profile = &profile.emplace(world);
   GradientNoise noise;
@@ -248,7 +248,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   if (!silent) {
     out.create(world, files);
     write_recipe(world, out, o, grid, notes, first_epoch);
-    if (o.epochs > 0) take_local_copies(o, world, began, options);
+    if (trains) take_local_copies(o, world, began, options);
+    else options.local_steps = 0;
   }
   if (first && !o.json)
     fmt::print("{}\n{} parameters, grid {}, {} steps of {} samples per epoch\n", s.headline, s.net.parameters().elements(),
@@ -264,7 +265,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
   auto keys = loader ? s.values : s.own.log_keys;
   if (loader && !keys.empty() && !s.accuracy) keys.front() = "eval_error";
   std::optional<TrainingMlLog> log;
-  if (!silent && o.epochs > 0)
+  if (!silent && trains)
     log.emplace(world, out, o,
                 TrainingMlLog::About{.program = s.program,
                                      .samples = loader ? loader->samples() : s.own.samples,
@@ -275,19 +276,15 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
 
   notes.insert(s.more_notes.begin(), s.more_notes.end());
   options.notes = notes;
-  TrainerHooks hooks{.loss = s.loss, .evaluate = log && loader ? log->evaluation(s.evaluate) : s.evaluate};
+  auto hooks = s.hooks;
+  if (log && loader) hooks.evaluate = log->evaluation(s.hooks.evaluate);
   hooks.text = [&](const EpochRow& row) {
     log->epoch(row);
-    return s.text(row.values) + remarks(row.report);
+    return s.hooks.text(row) + remarks(row.report);
   };
-  if (s.own.run) hooks.epoch = [&](std::int64_t epoch, const FitOptions& fit) { return s.own.run(epoch, fit, *optimizer); };
-  hooks.after_epoch = s.hooks.after_epoch;
-  hooks.before_checkpoint = s.before_checkpoint, hooks.after_checkpoint = s.after_checkpoint;
   if (silent) {
-    options.folder.clear(), options.values.clear(), options.patience = 0, options.checkpoint_every = options.checkpoint_steps = 0;
-    options.checkpoint_seconds = options.time_limit = 0, options.local_steps = 0,
-    options.keep_best = options.notes_signals = options.checkpoint_first = options.checkpoint_end = false;
-    const auto result = mpigrad::train(s.net, *optimizer, *loader, world, {.loss = s.loss}, options);
+    const TrainerOptions bare{.fit = options.fit, .most_minutes = options.most_minutes, .progress = options.progress};
+    const auto result = mpigrad::train(s.net, *optimizer, *loader, world, {.loss = s.hooks.loss}, bare);
     if (first && o.json)
       fmt::print("{}\n", tool::to_text({{"program", s.program},
                                         {"communication", "none"},
@@ -310,8 +307,8 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
     epochs_done = result.epochs_behind;
     if (log) log->end(result);
     if (result.interrupted) return ended_early(world, out, result, optimizer->steps());
-    if (averages) averages->swap();             // evaluated and written from here on
-    if (first_epoch == o.epochs) s.evaluate();  // only the last files are missing
+    if (averages) averages->swap();                                // evaluated and written from here on
+    if (first_epoch == o.training.fit.epochs) s.hooks.evaluate();  // only the last files are missing
     out.keep(world, weights_file, save_weights);
     if (profile) {
       const auto table = profile->write(out / trace_file);
@@ -319,7 +316,7 @@ int train(const Communicator& world, const Options& o, const GridExtents& grid, 
       if (first && !profile->complete())
         fmt::print(stderr, "warning: the training had fewer steps than report.profile looks at\n");
     }
-    if (!options.local_folder.empty()) remove_local_copies(world, options.local_folder);
+    if (options.local_steps > 0) remove_local_copies(world, local_folder(options.local_folder, options.local_training.name));
     if (s.half_weights) load_weights((out / weights_file).string(), world, s.net);  // evaluates what the file holds
     if (s.finish) s.finish();
     const auto usage = peak_usage(world);
