@@ -11,13 +11,16 @@ version=$(sed -n "s/^project(.*, version: '\([^']*\)'.*/\1/p" "$root/meson.build
 
 run python3 "$root/tests/package/recipes.py" "$root"
 judge 'the recipes have the version, options and packages of the build' succeeds
-cp -r "$packaging" "$work/other" && mkdir -p "$work/changed/examples"
+cp -r "$packaging" "$work/other" && mkdir -p "$work/changed/examples/first" "$work/changed/tests/package"
 mv "$work/other" "$work/changed/examples/packaging"
-cp "$root/meson_options.txt" "$root/CITATION.cff" "$work/changed/"
+cp "$root/meson_options.txt" "$root/CITATION.cff" "$root/CHANGELOG.md" "$root/README.md" "$work/changed/"
+cp "$root/examples/first/comparison.md" "$work/changed/examples/first/"
+cp "$root/tests/package/CMakeLists.txt" "$work/changed/tests/package/"
 sed "s/version: '[0-9.]*'/version: '9.8.7'/" "$root/meson.build" >"$work/changed/meson.build"
 sed -i 's/-Dhdf5=/-Dhdf6=/' "$work/changed/examples/packaging/conda/build.sh"
 run python3 "$root/tests/package/recipes.py" "$work/changed"
-finds() { [ "$status" -eq 1 ] && grep -q 'meta.yaml is for version' "$work/out" && grep -q 'no package libmpigrad9' "$work/out" && grep -q 'build.sh: meson_options.txt has no hdf6' "$work/out"; }
+finds() { [ "$status" -eq 1 ] && grep -q 'meta.yaml is for version' "$work/out" && grep -q 'no package libmpigrad9' "$work/out" && grep -q 'build.sh: meson_options.txt has no hdf6' "$work/out" &&
+    grep -q 'CHANGELOG.md is for version' "$work/out" && grep -q '/README.md names version' "$work/out"; }
 judge 'another version and an unknown option are found' finds
 sed -n '/^%post/,/^%environment/{s/^%.*//;p}' "$packaging/apptainer/mpigrad.def" >"$work/post.sh"
 run sh -n "$work/post.sh"

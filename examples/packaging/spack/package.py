@@ -16,11 +16,11 @@ class Mpigrad(MesonPackage, CudaPackage):
     """Tensors and reverse-mode automatic differentiation in C++ in which MPI operations are differentiable, for neural networks
     on volumes that are split over ranks."""
 
-    # There is no place to fetch it from: use `spack dev-build mpigrad@0.1.0` in the source tree, or add git = the address of your
+    # There is no place to fetch it from: use `spack dev-build mpigrad@0.2.0` in the source tree, or add git = the address of your
     # copy.
     license("Apache-2.0")
 
-    version("0.1.0")
+    version("0.2.0")
 
     variant("mpi", default=True, description="Ranks by MPI, not only threads")
     variant("hdf5", default=True, description="HDF5 files: data and checkpoints")
