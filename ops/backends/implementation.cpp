@@ -7,14 +7,26 @@
 namespace mpigrad::cpu {
 namespace {
 
-// Follows the resolvers of MPIGRAD_CLONES, in their order.
+// Follows the resolvers of MPIGRAD_CLONES, in their order; then the compiler's flags, which also choose for other processors.
 std::string_view own_instruction_set() {
 #ifdef MPIGRAD_HAS_CLONES
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f")) return "AVX-512";
   if (__builtin_cpu_supports("avx2")) return "AVX2";
 #endif
+#if defined(__AVX512F__)
+  return "AVX-512";
+#elif defined(__AVX2__)
+  return "AVX2";
+#elif defined(__SSE2__)
+  return "SSE2";
+#elif defined(__ARM_FEATURE_SVE)
+  return "SVE";
+#elif defined(__ARM_NEON)
+  return "NEON";
+#else
   return "of the compiler's flags";
+#endif
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace mpigrad::cpu {
 bool onednn_present();
 
 // The instruction sets in use: "oneDNN AVX2, own loops AVX-512, OpenBLAS Haswell". ONEDNN_MAX_CPU_ISA limits the first of them,
-// OPENBLAS_CORETYPE the last; our own loops use the instructions of the processor.
+// OPENBLAS_CORETYPE the last; our own loops use the instructions of the processor on x86, those of the compiler's flags
+// elsewhere: "own loops NEON".
 std::string instruction_sets();
 
 enum class Pass : std::uint8_t { forward, data, weight };

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ops/backends/implementation.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 #include "tests/ops/kernel_problems.h"
@@ -28,6 +29,19 @@ void compare_pool(const PoolProblem& p) {
 }
 
 }  // namespace
+
+TEST_CASE("instruction sets: our own loops name those that they use") {
+  const auto sets = mpigrad::cpu::instruction_sets();
+  CAPTURE(sets);
+#if defined(__aarch64__)
+  CHECK((sets.find("own loops NEON") != sets.npos || sets.find("own loops SVE") != sets.npos));
+#elif defined(__x86_64__)
+  CHECK((sets.find("own loops AVX") != sets.npos || sets.find("own loops SSE2") != sets.npos));
+#else
+  CHECK(sets.find("own loops ") != sets.npos);
+#endif
+  CHECK((sets.find("oneDNN ") != sets.npos) == mpigrad::cpu::onednn_present());
+}
 
 TEST_CASE("sums and broadcasts and concatenations of many short rows") {
   using namespace mpigrad;

@@ -80,6 +80,8 @@ bool World::seen(Done done) const {
     if (!spins_) sched_yield();
 #if defined(__x86_64__)
     else __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    else __asm__ volatile("isb");  // waits longer than `yield`, which most Arm processors ignore
 #endif
   }
   return false;

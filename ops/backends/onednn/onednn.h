@@ -187,11 +187,15 @@ inline dnnl::reorder::primitive_desc reordering(const Desc& from, const Desc& to
 // True for an implementation that oneDNN itself calls a reference one: correct, but thousands of times slower.
 inline bool is_plain(std::string_view implementation) { return implementation.find("ref") != std::string_view::npos; }
 
-// True if oneDNN uses at least these instructions.
-inline bool has(dnnl::cpu_isa instructions) {
+// True if oneDNN uses at least these instructions of x86. On Arm its answer has bits of x86 that mean nothing.
+inline bool has([[maybe_unused]] dnnl::cpu_isa instructions) {
+#ifdef __x86_64__
   static const auto all = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto needed = static_cast<unsigned>(instructions);
   return (all & needed) == needed;
+#else
+  return false;
+#endif
 }
 
 // oneDNN also emulates bfloat16 by AVX-512, which is slower than float32.

@@ -159,6 +159,9 @@ dnnl::memory to_own_weights(const char* op, const Plan& plan, const void* w) {
 bool onednn_present() { return true; }
 
 std::string onednn_instruction_set() {
+#ifndef __x86_64__
+  return "for this processor";  // oneDNN names instruction sets of x86 only
+#else
   const auto set = dnnl::get_effective_cpu_isa();
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wswitch-enum"
@@ -175,6 +178,7 @@ std::string onednn_instruction_set() {
     default: return fmt::format("instructions {:#x}", static_cast<unsigned>(set));
   }
 #pragma GCC diagnostic pop
+#endif
 }
 
 std::string implementation_of(Pass pass, const ConvProblem& p) {
