@@ -33,6 +33,8 @@ address_comm|sanitizers.sh address tests/comm|the same: tests of comm
 address_models|sanitizers.sh address tests/models|the same: tests of models
 address_examples|sanitizers.sh address tests/examples|the same: tests of examples
 thread|sanitizers.sh thread|races and deadlocks between threads
+abi|package/abi.sh|the ABI next to that of the release before
+reproducible|package/reproducible.sh|two builds in different folders have the same bytes
 '
 
 row_of() { printf '%s' "$tests" | grep "^$1|"; }
