@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs one long test by itself, for at most 60 minutes, and writes its result to tests/long.md:
+# Runs one long test by itself, for at most 60 minutes (those for Arm: 120), and writes its result to tests/long.md:
 #
 #   sh tests/run.sh --long          lists them, with date, commit, processor, minutes and result of each last run
 #   sh tests/run.sh --long NAME     runs one
@@ -33,6 +33,8 @@ address_comm|sanitizers.sh address tests/comm|the same: tests of comm
 address_models|sanitizers.sh address tests/models|the same: tests of models
 address_examples|sanitizers.sh address tests/examples|the same: tests of examples
 thread|sanitizers.sh thread|races and deadlocks between threads
+arm|arm.sh|library, lessons and `unit` for 64-bit Arm under qemu-user
+arm_packages|arm.sh packages|the same with MPI, HDF5, oneDNN, trainers from packages for arm64
 abi|package/abi.sh|the ABI next to that of the release before
 reproducible|package/reproducible.sh|two builds in different folders have the same bytes
 '
@@ -67,6 +69,7 @@ git -C "$root" diff --quiet HEAD -- . ':!tests/long.md' 2>/dev/null || commit="$
 choose_launcher
 . "$root/tests/watch.sh"
 most_seconds=3600
+case $name in arm*) most_seconds=7200 ;; esac
 MPIGRAD_TEST_ALL=1 MPIGRAD_BUILD=$build PYTHONUNBUFFERED=1
 export MPIGRAD_TEST_ALL MPIGRAD_BUILD PYTHONUNBUFFERED
 began=$(date +%s)
