@@ -43,6 +43,9 @@ Tensor maximum(const Tensor& padded, const ops::Window& window, const LayoutPtr&
 
 }  // namespace
 
+Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes, const SplitOutputs& outputs) {
+  return conv(x, w, Tensor(), attributes, outputs);
+}
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes, const SplitOutputs& outputs) {
   const auto plan = spatial::plan_conv(x, w, bias, attributes, outputs);
   return spatial::run_conv(plan, x, w, bias);
@@ -57,6 +60,9 @@ Tensor spatial::max_pool(const ConvPlan& plan, const Tensor& y, const PoolAttrib
   return plan.pool ? maximum(y, plan.pool->window, plan.pool->out) : mpigrad::max_pool(y, pool);
 }
 
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes, const SplitOutputs& outputs) {
+  return conv_transpose(x, w, Tensor(), attributes, outputs);
+}
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& attributes,
                       const SplitOutputs& outputs) {
   ConvTransposeAttributes a = attributes;
@@ -74,9 +80,9 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     y = local::conv_transpose(x, weight, a);
   } else {
     require_window("conv_transpose", spatial_extent(weight), a.stride, a.dilation);
-    spatial::VolumeWindow s{spatial_extent(weight), a.stride, a.dilation, a.padding_low, {}, true};
+    spatial::VolumeWindow s{spatial_extent(weight), a.stride, a.dilation, a.padding.low, {}, true};
     for (std::size_t i = 0; i < 3; ++i) {
-      s.out[i] = (in[i] - 1) * s.stride[i] - a.padding_low[i] - a.padding_high[i] + s.dilation[i] * (s.kernel[i] - 1) +
+      s.out[i] = (in[i] - 1) * s.stride[i] - a.padding.low[i] - a.padding.high[i] + s.dilation[i] * (s.kernel[i] - 1) +
                  a.output_padding[i] + 1;
       require(s.out[i] >= 0, "[conv_transpose] padding leaves nothing in dimension {}: {}", i + 1, x);
     }
@@ -84,20 +90,16 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     const auto window = windowed_input(part.x, plan);
     const HaloRoom room(halo_dimension(plan));
     const auto local_out = plan.out->box().extents();
-    ConvAttributes forward{.stride = a.stride,
-                           .dilation = a.dilation,
-                           .padding_low = a.padding_low,
-                           .padding_high = a.padding_high,
-                           .groups = a.groups};
+    ConvAttributes forward{.stride = a.stride, .dilation = a.dilation, .padding = a.padding, .groups = a.groups};
     Extent3 extent{};
     for (std::size_t i = 0; i < 3; ++i) {
       extent[i] = local_out[static_cast<int>(i) + 1];
-      if (plan.split[i]) forward.padding_low[i] = plan.part[i].pad_low;
+      if (plan.split[i]) forward.padding.low[i] = plan.part[i].pad_low;
       // The right padding that makes the window of `extent` outputs fit exactly.
       const auto n = spatial_extent(window)[i];
-      forward.padding_high[i] =
-          (n - 1) * s.stride[i] + s.dilation[i] * (s.kernel[i] - 1) + 1 - extent[i] - forward.padding_low[i];
-      if (n == 0) forward.padding_high[i] = -extent[i] - forward.padding_low[i];
+      forward.padding.high[i] =
+          (n - 1) * s.stride[i] + s.dilation[i] * (s.kernel[i] - 1) + 1 - extent[i] - forward.padding.low[i];
+      if (n == 0) forward.padding.high[i] = -extent[i] - forward.padding.low[i];
     }
     y = conv_data(window, weight, extent, forward);
     layout = plan.out;
@@ -120,26 +122,26 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   return maximum(padded, local_window(padded, plan, a), plan.out);
 }
 
+Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dAttributes& a) { return conv2d(x, w, Tensor(), a); }
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dAttributes& a) {
   require(x.rank() == 4 && w.rank() == 4, "[conv2d] needs [N, H, W, C] and weights [K, kh, kw, C/groups]: {}, {}", x, w);
   const auto plane = [](const Pair& p, std::int64_t depth) { return Triple(depth, p[0], p[1]); };
   return squeeze(conv(unsqueeze(x, 1), unsqueeze(w, 1), bias,
                       {.stride = plane(a.stride, 1),
                        .dilation = plane(a.dilation, 1),
-                       .padding_low = plane(a.padding_low, 0),
-                       .padding_high = plane(a.padding_high, 0),
+                       .padding = of_planes(a.padding),
                        .groups = a.groups,
                        .activation = a.activation}),
                  {1});
 }
 
+Tensor conv1d(const Tensor& x, const Tensor& w, const Conv1dAttributes& a) { return conv1d(x, w, Tensor(), a); }
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dAttributes& a) {
   require(x.rank() == 3 && w.rank() == 3, "[conv1d] needs [N, W, C] and weights [K, kw, C/groups]: {}, {}", x, w);
   return squeeze(conv2d(unsqueeze(x, 1), unsqueeze(w, 1), bias,
                         {.stride = {1, a.stride},
                          .dilation = {1, a.dilation},
-                         .padding_low = {0, a.padding_low},
-                         .padding_high = {0, a.padding_high},
+                         .padding = of_lines(a.padding),
                          .groups = a.groups,
                          .activation = a.activation}),
                  {1});

@@ -16,12 +16,16 @@
 
 namespace mpigrad {
 
-// activation(conv(x, w) + bias), x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], bias [K] or none -> [N, D', H', W', K]. Each
-// output belongs to the rank that owns the centre of its window.
-Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvAttributes& attributes = {},
+// activation(conv(x, w) + bias), x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], bias [K] -> [N, D', H', W', K], or the same
+// without a bias. Each output belongs to the rank that owns the centre of its window. A layer whose bias is optional may pass an
+// empty tensor for none, here and in the other convolutions.
+Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes = {}, const SplitOutputs& outputs = {});
+Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes = {},
             const SplitOutputs& outputs = {});
-// The same for the transposed convolution, w: [C, kd, kh, kw, K/groups], bias [K] or none.
-Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const ConvTransposeAttributes& attributes = {},
+// The same for the transposed convolution, w: [C, kd, kh, kw, K/groups], bias [K].
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes = {},
+                      const SplitOutputs& outputs = {});
+Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& attributes = {},
                       const SplitOutputs& outputs = {});
 // avg_pool(activation(x)). If the activation is fused, the tape keeps only the sign of each element of x (one bit).
 Tensor avg_pool(const Tensor& x, const PoolAttributes& attributes, Activation activation = Activation::none);
@@ -29,17 +33,21 @@ Tensor max_pool(const Tensor& x, const PoolAttributes& attributes);
 // Convolutions of fewer dimensions: conv2d of [N, H, W, C] by w: [K, kh, kw, C/groups] -> [N, H', W', K], conv1d of [N, W, C] by
 // w: [K, kw, C/groups] -> [N, W', K]. They are conv() with unit extents, also on split tensors.
 struct Conv2dAttributes {
-  Pair stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  Pair stride = 1, dilation = 1;
+  Padding2d padding = 0;
   std::int64_t groups = 1;
   Activation activation = Activation::none;
 };
 struct Conv1dAttributes {
-  std::int64_t stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  std::int64_t stride = 1, dilation = 1;
+  Padding1d padding = 0;
   std::int64_t groups = 1;
   Activation activation = Activation::none;
 };
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dAttributes& attributes = {});
-Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv1dAttributes& attributes = {});
+Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dAttributes& attributes = {});
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dAttributes& attributes = {});
+Tensor conv1d(const Tensor& x, const Tensor& w, const Conv1dAttributes& attributes = {});
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dAttributes& attributes = {});
 // Mean over D, H, W: [N, D, H, W, C] -> [N, C], replicated along the spatial axes.
 Tensor global_avg_pool(const Tensor& x);
 

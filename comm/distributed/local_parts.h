@@ -39,7 +39,7 @@ struct VolumeWindow {
   Extent3 kernel, stride, dilation, low, out;
   bool transposed = false;
   WindowSpec along(std::size_t i) const {
-    return {.kernel = kernel[i], .stride = stride[i], .padding_low = low[i], .dilation = dilation[i]};
+    return {.kernel = kernel[i], .stride = stride[i], .low = low[i], .dilation = dilation[i]};
   }
 };
 // Each output belongs to the rank that owns the centre of its window.

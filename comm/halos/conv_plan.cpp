@@ -9,10 +9,10 @@ namespace mpigrad::spatial {
 namespace {
 
 VolumeWindow convolution(const Extent3& in, const Extent3& kernel, const ConvAttributes& a) {
-  VolumeWindow s{kernel, a.stride, a.dilation, a.padding_low, {}};
+  VolumeWindow s{kernel, a.stride, a.dilation, a.padding.low, {}};
   require_window("conv", s.kernel, a.stride, a.dilation);
   for (std::size_t i = 0; i < 3; ++i)
-    s.out[i] = window_outputs(in[i], s.kernel[i], s.stride[i], s.dilation[i], a.padding_low[i], a.padding_high[i]);
+    s.out[i] = window_outputs(in[i], s.kernel[i], s.stride[i], s.dilation[i], a.padding.low[i], a.padding.high[i]);
   return s;
 }
 
@@ -116,7 +116,7 @@ PartOfConv part_of_conv(const Box& part, const Box& outputs, const Extent3& kern
   PartOfConv result{outputs, whole};
   for (std::size_t i = 0; i < 3; ++i) {
     const int d = static_cast<int>(i) + 1;
-    const auto s = whole.stride[i], p = whole.padding_low[i], reach = whole.dilation[i] * (kernel[i] - 1);
+    const auto s = whole.stride[i], p = whole.padding.low[i], reach = whole.dilation[i] * (kernel[i] - 1);
     auto &first = result.out.begin[d], &last = result.out.end[d];
     if (!all) {
       const auto from = part.begin[d] + p - reach, to = part.end[d] - 1 + p;
@@ -124,8 +124,8 @@ PartOfConv part_of_conv(const Box& part, const Box& outputs, const Extent3& kern
       last = std::max(first, std::min(last, to / s + 1));
     }
     const auto before = part.begin[d] - (first * s - p);
-    result.a.padding_low[i] = before;
-    result.a.padding_high[i] = (last - 1 - first) * s + reach + 1 - (part.end[d] - part.begin[d]) - before;
+    result.a.padding.low[i] = before;
+    result.a.padding.high[i] = (last - 1 - first) * s + reach + 1 - (part.end[d] - part.begin[d]) - before;
   }
   return result;
 }
@@ -190,12 +190,12 @@ void overlap_halos(ConvPlan& plan, const VolumeWindow& s) {
 
 VolumeWindow pooling(const Extent3& in, const PoolAttributes& a) {
   require_window("pool", a.kernel, a.stride, a.dilation);
-  return {a.kernel, a.stride, a.dilation, a.padding_low, pool_outputs(in, a)};
+  return {a.kernel, a.stride, a.dilation, a.padding.low, pool_outputs(in, a)};
 }
 
 ops::Window local_window(const Extent3& padded, const Layout& out, const std::array<bool, 3>& split,
                          const std::array<WindowPart, 3>& part, const PoolAttributes& a) {
-  ops::Window window{a.kernel, a.stride, a.dilation, a.padding_low, padded, {}};
+  ops::Window window{a.kernel, a.stride, a.dilation, a.padding.low, padded, {}};
   const auto local = out.box().extents();
   for (std::size_t i = 0; i < 3; ++i) {
     window.out[i] = local[static_cast<int>(i) + 1];
@@ -226,7 +226,7 @@ ConvPlan plan_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const C
   } else {
     for (std::size_t i = 0; i < 3; ++i)
       if (plan.window.split[i])
-        plan.a.padding_low[i] = plan.window.part[i].pad_low, plan.a.padding_high[i] = plan.window.part[i].pad_high;
+        plan.a.padding.low[i] = plan.window.part[i].pad_low, plan.a.padding.high[i] = plan.window.part[i].pad_high;
   }
   return plan;
 }

@@ -31,21 +31,21 @@ std::vector<std::int64_t> owner_cuts(std::int64_t outputs, const std::vector<std
 
 std::vector<std::int64_t> centred_cuts(const WindowSpec& w, std::int64_t outputs, const std::vector<std::int64_t>& input_cuts) {
   const auto half = w.dilation * (w.kernel - 1) / 2;
-  return owner_cuts(outputs, input_cuts, [&](std::int64_t o) { return o * w.stride - w.padding_low + half; });
+  return owner_cuts(outputs, input_cuts, [&](std::int64_t o) { return o * w.stride - w.low + half; });
 }
 
 std::vector<std::int64_t> centred_cuts_transposed(const WindowSpec& w, std::int64_t outputs,
                                                   const std::vector<std::int64_t>& input_cuts) {
   const auto half = w.dilation * (w.kernel - 1) / 2;
-  return owner_cuts(outputs, input_cuts, [&](std::int64_t o) { return floor_divide(o + w.padding_low - half, w.stride); });
+  return owner_cuts(outputs, input_cuts, [&](std::int64_t o) { return floor_divide(o + w.low - half, w.stride); });
 }
 
 WindowPart window_part(const WindowSpec& w, std::int64_t n, std::int64_t first, std::int64_t last) {
   WindowPart part;
   part.out_begin = first, part.out_end = last;
   if (first >= last) return part;
-  const auto a = first * w.stride - w.padding_low;
-  const auto b = (last - 1) * w.stride - w.padding_low + w.dilation * (w.kernel - 1) + 1;
+  const auto a = first * w.stride - w.low;
+  const auto b = (last - 1) * w.stride - w.low + w.dilation * (w.kernel - 1) + 1;
   part.begin = std::clamp<std::int64_t>(a, 0, n), part.end = std::clamp<std::int64_t>(b, 0, n);
   part.pad_low = std::min(b - a, std::max<std::int64_t>(0, -a));
   part.pad_high = std::min(b - a, std::max<std::int64_t>(0, b - n));
@@ -68,10 +68,9 @@ std::vector<WindowPart> window_parts_transposed(const WindowSpec& w, const std::
     WindowPart part;
     part.out_begin = output_cuts[r], part.out_end = output_cuts[r + 1];
     if (part.out_begin < part.out_end) {
-      part.begin =
-          std::clamp<std::int64_t>(ceil_divide(part.out_begin + w.padding_low - w.dilation * (w.kernel - 1), w.stride), 0, n);
-      part.end = std::clamp<std::int64_t>(floor_divide(part.out_end - 1 + w.padding_low, w.stride) + 1, part.begin, n);
-      part.pad_low = part.out_begin + w.padding_low - part.begin * w.stride;
+      part.begin = std::clamp<std::int64_t>(ceil_divide(part.out_begin + w.low - w.dilation * (w.kernel - 1), w.stride), 0, n);
+      part.end = std::clamp<std::int64_t>(floor_divide(part.out_end - 1 + w.low, w.stride) + 1, part.begin, n);
+      part.pad_low = part.out_begin + w.low - part.begin * w.stride;
     }
     parts.push_back(part);
   }

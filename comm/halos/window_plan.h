@@ -9,7 +9,7 @@
 namespace mpigrad {
 
 struct WindowSpec {
-  std::int64_t kernel = 1, stride = 1, padding_low = 0, dilation = 1;
+  std::int64_t kernel = 1, stride = 1, low = 0, dilation = 1;
 };
 
 // One rank's part: the inputs [begin, end) it needs, clipped to [0, n), the padding of its window on each side, and its outputs.

@@ -26,7 +26,7 @@ using namespace lesson;
 int main(int argc, char** argv) {
   return run_lesson(argc, argv, 4, [](Session& session) {
     const Shape shape{1, 12, 6, 6, 2}, kernel{3, 5, 3, 3, 2};  // [N, D, H, W, C] and [K, kd, kh, kw, C]
-    const ConvAttributes attributes{.stride = {2, 1, 1}, .padding_low = {2, 1, 1}, .padding_high = {2, 1, 1}};
+    const ConvAttributes attributes{.stride = {2, 1, 1}, .padding = {2, 1, 1}};
     const auto slabs = activation_layout(session.grid({.depth = session.ranks()}), shape);
 
     // Random numbers belong to positions in the whole tensor: each rank draws those of its planes.
@@ -38,13 +38,13 @@ int main(int argc, char** argv) {
 
     // One rank, the whole volume.
     Tape whole;
-    const Tensor whole_y = conv(whole_x, w, {}, attributes);
+    const Tensor whole_y = conv(whole_x, w, attributes);
     const Tensor whole_loss = loss(whole_y);
     const auto expected = whole.gradient(whole_loss, {whole_x, w});
 
     // All ranks, a slab each.
     Tape watch, tape;
-    const Tensor y = conv(x, w, {}, attributes);
+    const Tensor y = conv(x, w, attributes);
     const Tensor share = loss(y);
     say(session, "forwards:  {}", names(tape.entries()));
     const auto before = watch.entries().size();

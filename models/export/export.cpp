@@ -86,8 +86,8 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
   void conv(const ConvAttributes& a, scalar::Fused fused) {
     const auto& w = in(1);
     require(known(w), "[onnx] weights of a convolution do not depend on the input");
-    auto pads = ints(a.padding_low);
-    for (const auto p : ints(a.padding_high)) pads.push_back(p);
+    auto pads = ints(a.padding.low);
+    for (const auto p : ints(a.padding.high)) pads.push_back(p);
     std::vector<std::string> inputs{first(in(0)), weight(w)};
     require(!has(2) || known(in(2)), "[onnx] weights of a convolution do not depend on the input");
     if (has(2)) inputs.push_back(constant(in(2)));
@@ -108,7 +108,7 @@ class Exporter final : public onnx::Values, public detail::OpObserver {
   void conv_transpose(const ops::ConvData& op) {
     const auto& w = in(1);
     require(known(w), "[onnx] weights of a convolution do not depend on the input");
-    Ints low = ints(op.a.padding_low), high = ints(op.a.padding_high), more(3);
+    Ints low = ints(op.a.padding.low), high = ints(op.a.padding.high), more(3);
     const auto stride = ints(op.a.stride), dilation = ints(op.a.dilation);
     for (std::size_t d = 0; d < 3; ++d) {
       const auto k = w.dim(static_cast<int>(d) + 1);

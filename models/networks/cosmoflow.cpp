@@ -65,7 +65,7 @@ Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   const auto name = fmt::format("pool{}", i + 1);
   const auto outputs = (extent_of(x) + stride[0] - 1) / stride[0];
   if (!hybrid) return conv.pooled(x, name, nn::Pooling::maximum, {.kernel = 2, .stride = 2});
-  const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+  const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = 1};
   const bool pools = outputs > 2;
   const auto activation = conv.activation();
   if (!o_.batch_norm)

@@ -55,8 +55,7 @@ Tensor ResNet::operator()(const Tensor& x) {
   // The maximum of ReLU is ReLU of the maximum, so pooling comes before the activation and leaves it less work.
   if (!o_.small_images) {
     nn::LayerScope scope("pool", "max_pool");
-    y = relu(
-        scope.done(max_pool(y, {.kernel = {1, 3, 3}, .stride = twice, .padding_low = {0, 1, 1}, .padding_high = {0, 1, 1}})));
+    y = relu(scope.done(max_pool(y, {.kernel = {1, 3, 3}, .stride = twice, .padding = {0, 1, 1}})));
   }
   for (std::size_t s = 0; s < stages_.size(); ++s)
     for (std::size_t b = 0; b < stages_[s].size(); ++b) y = (*stages_[s][b])(y, s > 0 && b == 0 ? twice : once);

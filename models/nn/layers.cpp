@@ -63,8 +63,7 @@ Conv3d::Convolved Conv3d::convolved(const Tensor& taken, bool with_bias, Activat
   const auto b = with_bias ? made : Tensor();
   const ConvAttributes attributes{.stride = stride.value_or(a_.stride),
                                   .dilation = a_.dilation,
-                                  .padding_low = a_.padding,
-                                  .padding_high = a_.padding,
+                                  .padding = a_.padding,
                                   .groups = a_.groups,
                                   .activation = activation};
   Convolved result{spatial::plan_conv(x, w, b, attributes, layouts.outputs, pool), {}};
@@ -98,7 +97,7 @@ Conv3dAttributes in_three_dimensions(const Conv2dAttributes& a) {
   return {.out = a.out,
           .kernel = plane(a.kernel, 1),
           .stride = plane(a.stride, 1),
-          .padding = plane(a.padding, 0),
+          .padding = of_planes(a.padding),
           .dilation = plane(a.dilation, 1),
           .groups = a.groups,
           .bias = a.bias,
@@ -111,7 +110,7 @@ Conv2dAttributes in_two_dimensions(const Conv1dAttributes& a) {
   return {.out = a.out,
           .kernel = {1, a.kernel},
           .stride = {1, a.stride},
-          .padding = {0, a.padding},
+          .padding = of_lines(a.padding),
           .dilation = {1, a.dilation},
           .groups = a.groups,
           .bias = a.bias,
@@ -157,19 +156,19 @@ Tensor ConvTranspose3d::operator()(const Tensor& taken, Activation activation, c
                 true, stored(layouts.weight, shape));
   const auto x = cut_beside(computed(input), w, product);
   const auto bias = a_.bias ? parameter("bias", {a_.out}, constant_value(0), false, layouts.bias) : Tensor();
-  auto cut = a_.padding, filled = a_.output_padding;
+  auto padding = a_.padding;
+  auto filled = a_.output_padding;
   for (std::size_t i = 0; extents && i < 3; ++i) {
     const auto d = static_cast<int>(i) + 1;
     const auto n = global_shape(x)[d];
-    const auto whole = (n - 1) * a_.stride[i] - 2 * a_.padding[i] + a_.dilation[i] * (a_.kernel[i] - 1) + 1;
+    const auto whole = (n - 1) * a_.stride[i] - a_.padding.low[i] - a_.padding.high[i] + a_.dilation[i] * (a_.kernel[i] - 1) + 1;
     filled[i] = std::max<std::int64_t>(0, (*extents)[i] - whole);
-    cut[i] += std::max<std::int64_t>(0, whole - (*extents)[i]);
+    padding.high[i] += std::max<std::int64_t>(0, whole - (*extents)[i]);
   }
   const auto y = conv_transpose(x, w, bias,
                                 {.stride = a_.stride,
                                  .dilation = a_.dilation,
-                                 .padding_low = a_.padding,
-                                 .padding_high = cut,
+                                 .padding = padding,
                                  .output_padding = filled,
                                  .groups = a_.groups,
                                  .activation = activation},

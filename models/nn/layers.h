@@ -19,7 +19,9 @@ enum class WeightStart : std::uint8_t { glorot_uniform, he_fan_out };  // he_fan
 
 struct Conv3dAttributes {
   std::int64_t out = 0;
-  Triple kernel = 1, stride = 1, padding = 0, dilation = 1;
+  Triple kernel = 1, stride = 1;
+  Padding padding = 0;
+  Triple dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  // in the same pass where it is fused
@@ -60,7 +62,9 @@ class Conv3d : public Module {
 
 struct Conv2dAttributes {
   std::int64_t out = 0;
-  Pair kernel = 1, stride = 1, padding = 0, dilation = 1;
+  Pair kernel = 1, stride = 1;
+  Padding2d padding = 0;
+  Pair dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  // fused
@@ -78,7 +82,9 @@ class Conv2d : public Conv3d {
 
 struct Conv1dAttributes {
   std::int64_t out = 0;
-  std::int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+  std::int64_t kernel = 1, stride = 1;
+  Padding1d padding = 0;
+  std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  // fused
@@ -96,14 +102,16 @@ class Conv1d : public Conv3d {
 
 struct ConvTranspose3dAttributes {
   std::int64_t out = 0;
-  Triple kernel = 1, stride = 1, padding = 0, output_padding = 0, dilation = 1;
+  Triple kernel = 1, stride = 1;
+  Padding padding = 0;
+  Triple output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  // in the same pass as the bias where it is fused
   std::optional<LayerSplit> split{};         // none: the network's choice
   bool whole = false;  // all channels of the result on every rank, for results that cannot be split, such as a network's scores
 };
-// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1. If
+// [N, D, H, W, C] -> [N, D', H', W', out], D' = (D - 1) stride - low - high + dilation (kernel - 1) + output_padding + 1. If
 // global `extents` are given, the end padding or the output padding of each dimension is chosen so that the result has them.
 class ConvTranspose3d : public Module {
  public:

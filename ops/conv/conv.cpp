@@ -20,7 +20,7 @@ Shape with_spatial(std::int64_t first, const Extent3& extent, std::int64_t last)
 Extent3 outputs(const Extent3& extent, const Extent3& kernel, const ConvAttributes& a) {
   Extent3 result{};
   for (std::size_t i = 0; i < 3; ++i)
-    result[i] = window_outputs(extent[i], kernel[i], a.stride[i], a.dilation[i], a.padding_low[i], a.padding_high[i]);
+    result[i] = window_outputs(extent[i], kernel[i], a.stride[i], a.dilation[i], a.padding.low[i], a.padding.high[i]);
   return result;
 }
 
@@ -121,13 +121,13 @@ Extent3 spatial_extent(const Tensor& x) { return {x.dim(1), x.dim(2), x.dim(3)};
 
 void require_kernel_fits(std::string_view op, const Extent3& extent, const Extent3& kernel, const ConvAttributes& a) {
   for (std::size_t i = 0; i < 3; ++i) {
-    const auto padded = extent[i] + a.padding_low[i] + a.padding_high[i], reach = a.dilation[i] * (kernel[i] - 1) + 1;
+    const auto padded = extent[i] + a.padding.low[i] + a.padding.high[i], reach = a.dilation[i] * (kernel[i] - 1) + 1;
     if (!(extent[i] == 0 || reach <= padded))
       fail(
           "[{}] the kernel reaches over {} elements, the padded input has {} in dimension {}: input ({}), kernel ({}), padding "
           "({}) and ({}), dilation ({})",
-          op, reach, padded, i + 1, joined(extent, ", "), joined(kernel, ", "), joined(a.padding_low, ", "),
-          joined(a.padding_high, ", "), joined(a.dilation, ", "));
+          op, reach, padded, i + 1, joined(extent, ", "), joined(kernel, ", "), joined(a.padding.low, ", "),
+          joined(a.padding.high, ", "), joined(a.dilation, ", "));
   }
 }
 
@@ -165,19 +165,15 @@ Tensor local::conv_transpose(const Tensor& x, const Tensor& w, const ConvTranspo
   require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_transpose] {} channels are not a multiple of {} groups: weight {}",
           w.dim(0), a.groups, w);
   Extent3 extent{};
-  ConvAttributes forward{.stride = a.stride,
-                         .dilation = a.dilation,
-                         .padding_low = a.padding_low,
-                         .padding_high = a.padding_high,
-                         .groups = a.groups};
+  ConvAttributes forward{.stride = a.stride, .dilation = a.dilation, .padding = a.padding, .groups = a.groups};
   for (std::size_t i = 0; i < 3; ++i) {
     const int d = static_cast<int>(i) + 1;
     // Output padding of a stride or more only widens the right edge; it is subtracted from the right padding, which keeps the
     // shapes consistent.
-    extent[i] = (x.dim(d) - 1) * a.stride[i] - a.padding_low[i] - a.padding_high[i] + a.dilation[i] * (w.dim(d) - 1) +
+    extent[i] = (x.dim(d) - 1) * a.stride[i] - a.padding.low[i] - a.padding.high[i] + a.dilation[i] * (w.dim(d) - 1) +
                 a.output_padding[i] + 1;
     require(extent[i] >= 0 && x.dim(d) > 0, "[conv_transpose] padding leaves nothing in dimension {}: {} and {}", d, x, w);
-    forward.padding_high[i] -= a.output_padding[i];
+    forward.padding.high[i] -= a.output_padding[i];
   }
   return conv_data(x, w, extent, forward);
 }

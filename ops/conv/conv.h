@@ -15,7 +15,8 @@
 namespace mpigrad {
 
 struct ConvAttributes {
-  Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  Triple stride = 1, dilation = 1;
+  Padding padding = 0;
   std::int64_t groups = 1;
   Activation activation = Activation::none;  // for conv() of comm/distributed/distributed.h, not for the functions below
 };
@@ -37,7 +38,9 @@ Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias
 // Transposed convolution: x: [N, D, H, W, C], w: [C, kd, kh, kw, K/groups] -> [N, D', H', W', K],
 // D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1
 struct ConvTransposeAttributes {
-  Triple stride = 1, dilation = 1, padding_low = 0, padding_high = 0, output_padding = 0;
+  Triple stride = 1, dilation = 1;
+  Padding padding = 0;
+  Triple output_padding = 0;
   std::int64_t groups = 1;
   Activation activation = Activation::none;  // for conv_transpose() of comm/distributed/distributed.h only
 };

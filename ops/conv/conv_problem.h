@@ -13,7 +13,7 @@ inline kernel::ConvProblem problem_of(const ConvAttributes& a, const Tensor& x, 
           .kernel = {w[1], w[2], w[3]},
           .stride = a.stride,
           .dilation = a.dilation,
-          .pad_low = a.padding_low,
+          .pad_low = a.padding.low,
           .in_channels = x.dim(4),
           .out_channels = y.dim(4),
           .groups = a.groups};

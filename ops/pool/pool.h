@@ -9,7 +9,8 @@
 namespace mpigrad {
 
 struct PoolAttributes {
-  Triple kernel = 1, stride = 1, dilation = 1, padding_low = 0, padding_high = 0;
+  Triple kernel = 1, stride = 1, dilation = 1;
+  Padding padding = 0;
   bool ceil_mode = false;  // adds a last, partial window, even if it is the only one; no window starts in the right padding
   bool count_include_pad = true;  // true: divide by the size of the window inside the padded input; false: by its elements that
                                   // are not padding

@@ -87,7 +87,7 @@ ops::Window window_of(const Tensor& x, const PoolAttributes& a) {
   require(x.rank() == 5, "[pool] needs [N, D, H, W, C]: {}", x);
   require_window("pool", a.kernel, a.stride, a.dilation);
   const auto in = spatial_extent(x);
-  return {a.kernel, a.stride, a.dilation, a.padding_low, in, pool_outputs(in, a)};
+  return {a.kernel, a.stride, a.dilation, a.padding.low, in, pool_outputs(in, a)};
 }
 
 }  // namespace
@@ -95,13 +95,13 @@ ops::Window window_of(const Tensor& x, const PoolAttributes& a) {
 Extent3 pool_outputs(const Extent3& extent, const PoolAttributes& a) {
   Extent3 out{};
   for (std::size_t i = 0; i < 3; ++i) {
-    const auto room = extent[i] + a.padding_low[i] + a.padding_high[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
+    const auto room = extent[i] + a.padding.low[i] + a.padding.high[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
     if (room < 0) {  // the window is larger than the padded input: in ceil mode it is a first, partial one
       out[i] = a.ceil_mode && room + a.stride[i] > 0 && extent[i] > 0 ? 1 : 0;
       continue;
     }
     out[i] = room / a.stride[i] + 1;
-    if (a.ceil_mode && room % a.stride[i] != 0 && out[i] * a.stride[i] < extent[i] + a.padding_low[i]) ++out[i];
+    if (a.ceil_mode && room % a.stride[i] != 0 && out[i] * a.stride[i] < extent[i] + a.padding.low[i]) ++out[i];
   }
   return out;
 }
@@ -113,8 +113,8 @@ std::vector<double> avg_pool_scale(std::int64_t n, int dimension, const PoolAttr
   for (std::int64_t o = first; o < last; ++o) {
     std::int64_t count = 0;
     for (std::int64_t t = 0; t < a.kernel[i]; ++t) {
-      const auto at = o * a.stride[i] - a.padding_low[i] + t * a.dilation[i];
-      if (a.count_include_pad ? at < n + a.padding_high[i] : at >= 0 && at < n) ++count;
+      const auto at = o * a.stride[i] - a.padding.low[i] + t * a.dilation[i];
+      if (a.count_include_pad ? at < n + a.padding.high[i] : at >= 0 && at < n) ++count;
     }
     scale.push_back(static_cast<double>(a.kernel[i]) / static_cast<double>(std::max<std::int64_t>(count, 1)));
   }

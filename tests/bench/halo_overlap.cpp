@@ -133,11 +133,11 @@ void convolutions(const Communicator& comm, Network& network, const Options& o) 
       const auto g = random_normal(shape, {1, 4}, 0, 1, DType::float32, layout);
       const auto forward = [&] {
         const Untaped scope;
-        (void)conv(x, w, {}, {.padding_low = 1, .padding_high = 1});
+        (void)conv(x, w, {.padding = 1});
       };
       const auto both = [&] {
         Tape tape;
-        const auto y = conv(x, w, {}, {.padding_low = 1, .padding_high = 1});
+        const auto y = conv(x, w, {.padding = 1});
         (void)tape.vjp({y}, {g}, {x, w});
       };
       const auto label = [&, name = name](const char* what) {

@@ -30,7 +30,7 @@ struct Options {
 struct LastConvs : nn::Sequential {
   LastConvs() {
     const auto leaky = Activation::leaky_relu(0.01);
-    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = 1};
     for (const int i : {5, 6, 7}) {
       add<nn::Conv3d>(fmt::format("conv{}", i), {.out = 256, .kernel = 3, .padding = 1, .bias = false, .activation = leaky});
       add<nn::AvgPool3d>(fmt::format("pool{}", i), pool);

@@ -54,7 +54,7 @@ class Smooth : public nn::Module {
     Tensor x = input;
     for (std::size_t i = 0; i < 3; ++i) {
       x = tanh((*norms_[i])((*convs_[i])(x)));
-      x = avg_pool(x, {.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1});
+      x = avg_pool(x, {.kernel = 3, .stride = 2, .padding = 1});
     }
     return last_(tanh(first_(flatten(x))));
   }
@@ -189,14 +189,14 @@ TEST_CASE("half: windows, products and softmax are float32 ones, rounded once") 
       }
     };
     const Tensor x = numbers({2, 7, 6, 5, 4}, type, 1), w = numbers({6, 3, 3, 3, 2}, type, 2), bias = numbers({6}, type, 3);
-    const ConvAttributes a{.stride = 2, .padding_low = 1, .padding_high = 1, .groups = 2};
+    const ConvAttributes a{.stride = 2, .padding = 1, .groups = 2};
     const Tensor g = numbers(local::conv(x, w, a).shape(), type, 4);
     check(ops::Conv{a}, {x, w});
     check(ops::ConvData{a, spatial_extent(x)}, {g, w});
     check(ops::ConvWeight{a, spatial_extent(w)}, {x, g});
     check(ops::ConvBiasActivation{a, 0.1}, {x, w, bias});
     check(ops::ConvBiasActivation{a, 0.1}, {x, w, {}});
-    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = 1};
     const ops::Window window{.kernel = {3, 3, 3},
                              .stride = {2, 2, 2},
                              .dilation = {1, 1, 1},

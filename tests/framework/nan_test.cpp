@@ -160,7 +160,7 @@ void check_pools(const Device& on) {
     CHECK(found[place(2, 3)] == static_cast<double>(3 * channels % 100 + 1));
     // An activation fused before an average passes NaN there, too.
     for (const double slope : slopes)
-      for (const auto& pool : {pairs, PoolAttributes{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1}}) {
+      for (const auto& pool : {pairs, PoolAttributes{.kernel = 3, .stride = 2, .padding = 1}}) {
         CAPTURE(slope);
         const auto x = on(shape, mixed(shape.elements()));
         const auto of_x = mixed(shape.elements());
@@ -236,7 +236,7 @@ void check_conv(const Device& on, const Extent3& extent) {
         with_bias ? "convolution with bias" : "convolution", on,
         [&](const Tensors& in, double slope) {
           return local::conv_bias_activation(in[0], in[1], with_bias ? in[2] : Tensor(), Activation::leaky_relu(slope),
-                                             {.padding_low = 1, .padding_high = 1});
+                                             {.padding = 1});
         },
         {with_nan(on, x, 7, {middle}), numbers(on, {16, 3, 3, 3, 16}, 8), numbers(on, {16}, 9)}, 27 * 16);
 }

@@ -43,7 +43,7 @@ class Net : public nn::Module {
   Tensor operator()(const Tensor& x) override {
     const auto w = parameter("scale", {x.dim(4)}, nn::constant_value(1.5));
     const auto scaled = (x.without_layout() * parameter_for(x, w)).with_layout(x.layout());
-    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = 1};
     const auto pooled = avg_pool(norm_(scaled), pool, Activation::leaky_relu(0.1));
     return global_avg_pool(dropout_(square(pooled)));
   }

@@ -103,7 +103,7 @@ TEST_CASE("activations: a convolution that overlaps its halos composes them") {
     const auto grid = make_grid(comm, {.depth = 2}, Overlap::always);
     const auto layout = activation_layout(grid, shape);
     for (const auto activation : {Activation::silu, Activation::elu(0.5), Activation::sigmoid}) {
-      const ConvAttributes a{.padding_low = 1, .padding_high = 1, .activation = activation};
+      const ConvAttributes a{.padding = 1, .activation = activation};
       const auto gradients = [&](const Tensor& x) {
         Tape tape;
         const auto y = conv(x, w, bias, a);

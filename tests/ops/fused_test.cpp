@@ -39,7 +39,7 @@ Block random_block(Dice& dice, bool maximum) {
   for (;;) {
     Block b{.input = {dice(1, 2), dice(4, 8), dice(4, 8), dice(4, 8), dice(1, 2)},
             .weight = {},
-            .conv = {.stride = three(dice, 1, 2), .padding_low = three(dice, 0, 1), .padding_high = three(dice, 0, 1)},
+            .conv = {.stride = three(dice, 1, 2), .padding = Padding::sides(three(dice, 0, 1), three(dice, 0, 1))},
             .pool = {.kernel = three(dice, 1, 3), .stride = three(dice, 1, 3), .ceil_mode = dice(0, 1) == 1},
             .maximum = maximum,
             .bias = dice(0, 1) == 1,
@@ -47,12 +47,12 @@ Block random_block(Dice& dice, bool maximum) {
     const auto k = three(dice, 1, 3);
     b.weight = {dice(1, 2) * (dice(0, 1) ? 4 : 3), k[0], k[1], k[2], b.input[4]};
     for (std::size_t i = 0; i < 3; ++i)
-      b.pool.padding_low[i] = dice(0, b.pool.kernel[i] / 2), b.pool.padding_high[i] = dice(0, b.pool.kernel[i] / 2);
+      b.pool.padding.low[i] = dice(0, b.pool.kernel[i] / 2), b.pool.padding.high[i] = dice(0, b.pool.kernel[i] / 2);
     Extent3 between{};
     bool fits = true;
     for (std::size_t i = 0; i < 3; ++i) {
-      between[i] = window_outputs(b.input[static_cast<int>(i) + 1], k[i], b.conv.stride[i], 1, b.conv.padding_low[i],
-                                  b.conv.padding_high[i]);
+      between[i] = window_outputs(b.input[static_cast<int>(i) + 1], k[i], b.conv.stride[i], 1, b.conv.padding.low[i],
+                                  b.conv.padding.high[i]);
       fits = fits && between[i] > 0;
     }
     if (!fits) continue;
@@ -196,7 +196,7 @@ TEST_CASE("fused: norm and activation, linear and convolution with bias") {
     CHECK_NOTHROW(compare(
         "linear", [&](const Tensors& x) { return Tensors{local::linear(x[0], x[1], x[2], activation)}; },
         [&](const Tensors& x) { return Tensors{activate(local::linear(x[0], x[1], x[2]), activation)}; }, of_linear));
-    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1};
+    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = Padding::sides(1, 0)};
     CHECK_NOTHROW(compare(
         "average pooling", [&](const Tensors& x) { return Tensors{local::activated_avg_pool(x[0], activation, pool)}; },
         [&](const Tensors& x) { return Tensors{local::avg_pool(activate(x[0], activation), pool)}; }, {of_conv[0]}));

@@ -75,23 +75,20 @@ std::vector<Row> convolution_rows() {
   };
   const std::vector<Case> cases{
       {"", {2, 4, 3, 5, 2}, {3, 2, 2, 3, 2}, {}},
-      {", padded", {1, 4, 3, 4, 2}, {2, 3, 3, 3, 2}, {.padding_low = 1, .padding_high = 1}},
+      {", padded", {1, 4, 3, 4, 2}, {2, 3, 3, 3, 2}, {.padding = 1}},
       {", strides and dilations",
        {1, 6, 5, 7, 2},
        {2, 2, 3, 2, 2},
-       {.stride = {2, 1, 3}, .dilation = {3, 2, 1}, .padding_low = 1}},
+       {.stride = {2, 1, 3}, .dilation = {3, 2, 1}, .padding = Padding::sides(1, 0)}},
       {", uneven padding",
        {1, 4, 5, 3, 2},
        {2, 2, 2, 3, 2},
-       {.stride = {1, 2, 1}, .padding_low = {0, 1, 2}, .padding_high = {2, 0, 1}}},
-      {", negative padding", {1, 6, 5, 5, 2}, {2, 2, 2, 2, 2}, {.padding_low = {-1, 1, 0}, .padding_high = {0, -1, -2}}},
-      {", groups", {2, 3, 3, 4, 4}, {6, 2, 2, 2, 2}, {.stride = {1, 1, 2}, .padding_high = 1, .groups = 2}},
-      {", one channel per group",
-       {1, 1, 4, 4, 3},
-       {3, 1, 3, 3, 1},
-       {.padding_low = {0, 1, 1}, .padding_high = {0, 1, 1}, .groups = 3}},
+       {.stride = {1, 2, 1}, .padding = Padding::sides({0, 1, 2}, {2, 0, 1})}},
+      {", negative padding", {1, 6, 5, 5, 2}, {2, 2, 2, 2, 2}, {.padding = Padding::sides({-1, 1, 0}, {0, -1, -2})}},
+      {", groups", {2, 3, 3, 4, 4}, {6, 2, 2, 2, 2}, {.stride = {1, 1, 2}, .padding = Padding::sides(0, 1), .groups = 2}},
+      {", one channel per group", {1, 1, 4, 4, 3}, {3, 1, 3, 3, 1}, {.padding = {0, 1, 1}, .groups = 3}},
       {", two dimensions", {2, 1, 5, 4, 2}, {3, 1, 3, 2, 2}, {.stride = {1, 2, 1}}},
-      {", one dimension", {2, 1, 1, 7, 2}, {3, 1, 1, 3, 2}, {.padding_low = {0, 0, 2}}},
+      {", one dimension", {2, 1, 1, 7, 2}, {3, 1, 1, 3, 2}, {.padding = Padding::sides({0, 0, 2}, 0)}},
       {", inputs that no window reads", {1, 5, 4, 4, 1}, {2, 1, 1, 1, 1}, {.stride = {3, 2, 2}}},
   };
   std::vector<Row> rows;
@@ -100,7 +97,7 @@ std::vector<Row> convolution_rows() {
     const auto extent = Extent3{one.x[1], one.x[2], one.x[3]}, kernel = Extent3{one.w[1], one.w[2], one.w[3]};
     Extent3 out{};
     for (std::size_t i = 0; i < 3; ++i)
-      out[i] = window_outputs(extent[i], kernel[i], a.stride[i], a.dilation[i], a.padding_low[i], a.padding_high[i]);
+      out[i] = window_outputs(extent[i], kernel[i], a.stride[i], a.dilation[i], a.padding.low[i], a.padding.high[i]);
     const Shape g{one.x[0], out[0], out[1], out[2], one.w[0]}, bias{one.w[0]};
     const std::string text = one.text;
     rows.push_back(
@@ -124,11 +121,10 @@ std::vector<Row> convolution_rows() {
                   {{x, 0.2, 1}, {{2, 2, 2, 3, 4}, -1, -0.2}},
                   F(local::conv_bias_activation(x[0], x[1], {}, Activation::leaky_relu(0.3)))});
   rows.push_back({"conv_transpose", {{x}, {w}}, F(local::conv_transpose(x[0], x[1], {.stride = 2}))});
-  rows.push_back(
-      {"conv_transpose, padding and output padding",
-       {{x}, {w}},
-       F(local::conv_transpose(
-           x[0], x[1], {.stride = {2, 3, 1}, .padding_low = {1, 0, 1}, .padding_high = 1, .output_padding = {1, 2, 0}}))});
+  rows.push_back({"conv_transpose, padding and output padding",
+                  {{x}, {w}},
+                  F(local::conv_transpose(
+                      x[0], x[1], {.stride = {2, 3, 1}, .padding = Padding::sides({1, 0, 1}, 1), .output_padding = {1, 2, 0}}))});
   rows.push_back({"conv_transpose, dilation and groups",
                   {{x}, {w}},
                   F(local::conv_transpose(x[0], x[1], {.stride = 2, .dilation = {1, 2, 1}, .output_padding = 1, .groups = 2}))});
@@ -144,15 +140,19 @@ std::vector<Row> pooling_rows() {
   const std::vector<Case> cases{
       {"", {2, 4, 4, 6, 2}, {.kernel = 2, .stride = 2}},
       {", overlapping", {1, 5, 4, 5, 3}, {.kernel = 3, .stride = {1, 2, 1}}},
-      {", padded", {1, 4, 5, 4, 2}, {.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = {1, 0, 1}}},
+      {", padded", {1, 4, 5, 4, 2}, {.kernel = 3, .stride = 2, .padding = Padding::sides(1, {1, 0, 1})}},
       {", padding not counted",
        {1, 4, 5, 4, 2},
-       {.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = {1, 0, 1}, .count_include_pad = false}},
-      {", ceil mode", {1, 5, 6, 4, 2}, {.kernel = 2, .stride = {2, 4, 3}, .padding_high = {0, 0, 1}, .ceil_mode = true}},
+       {.kernel = 3, .stride = 2, .padding = Padding::sides(1, {1, 0, 1}), .count_include_pad = false}},
+      {", ceil mode",
+       {1, 5, 6, 4, 2},
+       {.kernel = 2, .stride = {2, 4, 3}, .padding = Padding::sides(0, {0, 0, 1}), .ceil_mode = true}},
       {", ceil mode, padding not counted",
        {1, 5, 6, 4, 2},
-       {.kernel = 3, .stride = 2, .padding_low = 1, .ceil_mode = true, .count_include_pad = false}},
-      {", dilated", {1, 6, 5, 4, 2}, {.kernel = {2, 3, 2}, .stride = {2, 1, 1}, .dilation = {3, 2, 1}, .padding_low = {0, 1, 1}}},
+       {.kernel = 3, .stride = 2, .padding = Padding::sides(1, 0), .ceil_mode = true, .count_include_pad = false}},
+      {", dilated",
+       {1, 6, 5, 4, 2},
+       {.kernel = {2, 3, 2}, .stride = {2, 1, 1}, .dilation = {3, 2, 1}, .padding = Padding::sides({0, 1, 1}, 0)}},
       {", all", {2, 3, 2, 3, 2}, {.kernel = {3, 2, 3}}},
   };
   std::vector<Row> rows;
@@ -242,9 +242,10 @@ std::vector<Row> normalisation_and_loss_rows() {
       {"embedding", {{{4, 3}}}, [named](const Tensors& x) -> Tensors { return {square(embedding(named(), x[0]))}; }},
       {"conv2d",
        {{{2, 4, 5, 4}}, {{6, 2, 3, 2}}, {{6}}},
-       F(conv2d(x[0], x[1], x[2],
-                {.stride = {1, 2}, .dilation = {2, 1}, .padding_low = {1, 0}, .padding_high = 1, .groups = 2}))},
-      {"conv1d", {{{2, 7, 3}}, {{2, 3, 3}}, {{2}}}, F(conv1d(x[0], x[1], x[2], {.stride = 2, .padding_low = 2}))},
+       F(conv2d(x[0], x[1], x[2], {.stride = {1, 2}, .dilation = {2, 1}, .padding = Padding2d::sides({1, 0}, 1), .groups = 2}))},
+      {"conv1d",
+       {{{2, 7, 3}}, {{2, 3, 3}}, {{2}}},
+       F(conv1d(x[0], x[1], x[2], {.stride = 2, .padding = Padding1d::sides(2, 0)}))},
       {"huber", {apart(s), {s, -0.005, 0.005}}, F(huber(x[0], x[1], {.delta = 0.5}))},
       {"kl_divergence", {{s, -3, 0}, {s, 0.1, 1}}, F(kl_divergence(x[0], x[1]))},
       {"kl_divergence of log-probabilities",

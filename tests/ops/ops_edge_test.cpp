@@ -199,7 +199,7 @@ TEST_CASE("edges: a kernel that does not fit is refused, but not of an empty inp
   CHECK_REFUSED(local::conv(ones({1, 1, 1, 5, 1}), w),
                 "[conv] the kernel reaches over 6 elements, the padded input has 5 in dimension 3: input (1, 1, 5), kernel "
                 "(1, 1, 6), padding (0, 0, 0) and (0, 0, 0), dilation (1, 1, 1)");
-  CHECK(local::conv(ones({1, 1, 1, 5, 1}), w, {.padding_high = {0, 0, 1}}).shape() == Shape{1, 1, 1, 1, 1});
+  CHECK(local::conv(ones({1, 1, 1, 5, 1}), w, {.padding = Padding::sides(0, {0, 0, 1})}).shape() == Shape{1, 1, 1, 1, 1});
   CHECK(local::conv(ones({1, 1, 1, 0, 1}), w).shape() == Shape{1, 1, 1, 0, 1});
 }
 

@@ -224,14 +224,14 @@ TEST_CASE("ops: convolutions of a line") {
   check(values(local::conv(x, w)), {21, 32, 43, 54});
   check(values(local::conv(x, w, {.stride = {1, 1, 2}})), {21, 43});
   check(values(local::conv(x, w, {.dilation = {1, 1, 3}})), {41, 52});
-  check(values(local::conv(x, w, {.padding_low = {0, 0, 1}, .padding_high = {0, 0, 2}})), {10, 21, 32, 43, 54, 5, 0});
-  check(values(local::conv(x, w, {.padding_low = {0, 0, -1}, .padding_high = {0, 0, -1}})), {32, 43});
+  check(values(local::conv(x, w, {.padding = Padding::sides({0, 0, 1}, {0, 0, 2})})), {10, 21, 32, 43, 54, 5, 0});
+  check(values(local::conv(x, w, {.padding = {0, 0, -1}})), {32, 43});
   check(values(local::conv_bias_activation(x, w, vector({-40}), Activation::leaky_relu(0.1))), {-1.9, -0.8, 3, 14});
   check(values(conv_data(line({1, 2}), w, {1, 1, 3})), {1, 12, 20});
   check(values(conv_weight(x, line({1, 0, 0, 1}), {1, 1, 2})), {5, 7});
   check(values(local::conv_transpose(line({1, 2}), w, {.stride = {1, 1, 2}})), {1, 10, 2, 20});
-  check(values(
-            local::conv_transpose(line({1, 2}), w, {.stride = {1, 1, 3}, .padding_low = {0, 0, 1}, .output_padding = {0, 0, 2}})),
+  check(values(local::conv_transpose(
+            line({1, 2}), w, {.stride = {1, 1, 3}, .padding = Padding::sides({0, 0, 1}, 0), .output_padding = {0, 0, 2}})),
         {10, 0, 2, 20, 0, 0});
   CHECK_REFUSED(local::conv(ones({8, 32, 32, 32, 4}), ones({16, 3, 3, 3, 3})),
                 "[conv] weight has 3 input channels, input has 4: input [8, 32, 32, 32, 4], weight [16, 3, 3, 3, 3], groups 1");
@@ -250,12 +250,10 @@ TEST_CASE("ops: pools of a line") {
   const auto values = [](const Tensor& y) { return reshape(y, {-1}); };
   check(values(local::max_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}})), {5, 4});
   check(values(local::max_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}, .ceil_mode = true})), {5, 4, 2});
-  check(values(local::max_pool(x * -1,
-                               {.kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding_low = {0, 0, 1}, .padding_high = {0, 0, 1}})),
-        {-1, -3, -2});
+  check(values(local::max_pool(x * -1, {.kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}})), {-1, -3, -2});
   check(values(max_pool_with_winner(x, {.kernel = {1, 1, 3}}).second), {1, 0, 1});
   check(values(local::avg_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}})), {3, 3.5});
-  const PoolAttributes padded{.kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding_low = {0, 0, 1}, .padding_high = {0, 0, 1}};
+  const PoolAttributes padded{.kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}};
   check(values(local::avg_pool(x, padded)), {2, 4, 2});
   auto without = padded;
   without.count_include_pad = false;
@@ -264,7 +262,8 @@ TEST_CASE("ops: pools of a line") {
   check(values(local::avg_pool(x, {.kernel = {1, 1, 2}, .stride = {1, 1, 2}, .ceil_mode = true})), {3, 3.5, 2});
   CHECK(pool_outputs({5, 6, 7}, {.kernel = 2, .stride = 2}) == Extent3{2, 3, 3});
   CHECK(pool_outputs({5, 6, 7}, {.kernel = 2, .stride = 2, .ceil_mode = true}) == Extent3{3, 3, 4});
-  CHECK(pool_outputs({3, 4, 5}, {.kernel = 2, .stride = 2, .padding_high = 2, .ceil_mode = true}) == Extent3{2, 3, 3});
+  CHECK(pool_outputs({3, 4, 5}, {.kernel = 2, .stride = 2, .padding = Padding::sides(0, 2), .ceil_mode = true}) ==
+        Extent3{2, 3, 3});
   // The first of equal maxima takes the whole cotangent.
   const auto tied = line({7, 7});
   Tape tape;

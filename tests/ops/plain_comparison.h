@@ -75,9 +75,9 @@ inline Shape activation(std::int64_t batch, const Extent3& e, std::int64_t chann
 }
 
 inline ConvAttributes attributes_of(const ConvProblem& p) {
-  ConvAttributes a{.stride = p.stride, .dilation = p.dilation, .padding_low = p.pad_low, .groups = p.groups};
+  ConvAttributes a{.stride = p.stride, .dilation = p.dilation, .padding = Padding::sides(p.pad_low, 0), .groups = p.groups};
   for (std::size_t i = 0; i < 3; ++i)
-    a.padding_high[i] = (p.out[i] - 1) * p.stride[i] + p.dilation[i] * (p.kernel[i] - 1) + 1 - p.in[i] - p.pad_low[i];
+    a.padding.high[i] = (p.out[i] - 1) * p.stride[i] + p.dilation[i] * (p.kernel[i] - 1) + 1 - p.in[i] - p.pad_low[i];
   return a;
 }
 

@@ -70,7 +70,7 @@ TEST_CASE("signals: products and convolutions are what they are without") {
   const auto a = normal({512, 300}, 1), b = normal({300, 32}, 2), x = normal({1, 6, 7, 8, 5}, 3), w = normal({6, 3, 3, 3, 5}, 4),
              one = normal({2, 2048}, 5), wide = normal({2048, 128}, 6);
   const std::vector<std::function<Tensor()>> ops{[&] { return matmul(a, b); }, [&] { return matmul(one, wide); },
-                                                 [&] { return conv(x, w, Tensor(), {.padding_low = 1, .padding_high = 1}); }};
+                                                 [&] { return conv(x, w, {.padding = 1}); }};
   for (std::size_t i = 0; i < ops.size(); ++i) {
     CAPTURE(i);
     const auto expected = ops[i]().to_vector();

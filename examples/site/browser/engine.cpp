@@ -65,7 +65,7 @@ Json plan(const Json& asked) {
   take(asked, "extent", o.extent), take(asked, "ranks", o.ranks), take(asked, "outputs", o.outputs),
       take(asked, "transposed", o.transposed);
   take(asked, "output_padding", o.output_padding), take(asked, "kernel", o.window.kernel), take(asked, "stride", o.window.stride);
-  take(asked, "padding", o.window.padding_low), take(asked, "dilation", o.window.dilation);
+  take(asked, "padding", o.window.low), take(asked, "dilation", o.window.dilation);
   if (asked.contains("input_blocks") && !asked["input_blocks"].get<std::string>().empty())
     o.input_blocks = halo::parse_blocks(asked["input_blocks"]);
   const auto result = halo::make_plan(o);

@@ -129,7 +129,7 @@ void add(nn::Sequential& net, const std::string& file, const planner::Layer& lay
   if (layer.in_channels != layer.out_channels) refuse(file, layer, "changes channels, which its kind does not");
   if (window) {
     const auto w = window_of(file, layer);
-    const PoolAttributes pool{.kernel = kernel, .stride = w.stride, .padding_low = w.padding, .padding_high = w.padding};
+    const PoolAttributes pool{.kernel = kernel, .stride = w.stride, .padding = w.padding};
     if (layer.kind == "max_pool") net.add<nn::MaxPool3d>(name, pool);
     else net.add<nn::AvgPool3d>(name, pool);
     return;

@@ -104,7 +104,7 @@ std::string sentence(const Plan& plan, std::size_t r, bool transposed, const std
 std::string to_text(const Plan& plan, const Options& o) {
   const auto& w = o.window;
   const auto n = plan.input_cuts.back(), outputs = plan.output_cuts.back();
-  const auto reach = w.dilation * (w.kernel - 1), padding = w.padding_low;
+  const auto reach = w.dilation * (w.kernel - 1), padding = w.low;
   auto text = fmt::format("{} inputs, {}kernel {}, stride {}, padding {}, dilation {}", n, o.transposed ? "transposed " : "",
                           w.kernel, w.stride, padding, w.dilation);
   if (o.transposed) text += fmt::format(", output padding {}", o.output_padding);

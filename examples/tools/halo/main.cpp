@@ -26,7 +26,7 @@ int run(int argc, char** argv) {
   app.add_option("--ranks", o.ranks, "ranks that share them")->required()->check(tool::whole_number(1, most_ranks));
   number("--kernel", o.window.kernel, 1, "taps of the window")->required();
   number("--stride", o.window.stride, 1, "distance of windows (transposed: of inputs)")->capture_default_str();
-  number("--padding", o.window.padding_low, 0, "on each side (transposed: outputs taken away)")->capture_default_str();
+  number("--padding", o.window.low, 0, "on each side (transposed: outputs taken away)")->capture_default_str();
   number("--dilation", o.window.dilation, 1, "distance of taps")->capture_default_str();
   std::string blocks;
   const auto* given =

@@ -15,7 +15,7 @@ std::string to_svg(const Plan& plan, const Options& o) {
   constexpr double left = 64, cell = 16, row = 52;
   const auto& w = o.window;
   const auto n = plan.input_cuts.back(), outputs = plan.output_cuts.back();
-  const auto reach = w.dilation * (w.kernel - 1), padding = w.padding_low;
+  const auto reach = w.dilation * (w.kernel - 1), padding = w.low;
   Svg svg;
   const auto title = fmt::format("{} inputs on {} ranks, {}kernel {}, stride {}, padding {}, dilation {}: {} outputs", n, o.ranks,
                                  o.transposed ? "transposed " : "", w.kernel, w.stride, padding, w.dilation, outputs);

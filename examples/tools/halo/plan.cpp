@@ -28,7 +28,7 @@ void check(const Options& o) {
   check_number("--ranks", o.ranks, 1, most_ranks);
   check_number("--kernel", w.kernel, 1, largest);
   check_number("--stride", w.stride, 1, largest);
-  check_number("--padding", w.padding_low, 0, largest);
+  check_number("--padding", w.low, 0, largest);
   check_number("--dilation", w.dilation, 1, largest);
   if (o.outputs != "balanced" && o.outputs != "centred")
     throw UsageError(fmt::format("--outputs: balanced or centred is needed, not '{}'", o.outputs));
@@ -48,7 +48,7 @@ void check(const Options& o) {
 
 std::int64_t number_of_outputs(const Options& o) {
   const auto& w = o.window;
-  const auto reach = w.dilation * (w.kernel - 1), padding = w.padding_low;
+  const auto reach = w.dilation * (w.kernel - 1), padding = w.low;
   if (o.transposed) {
     const auto outputs = (o.extent - 1) * w.stride - 2 * padding + reach + o.output_padding + 1;
     if (outputs < 1)

@@ -18,7 +18,7 @@ constexpr int most_ranks = 100'000;
 struct Options {
   std::int64_t extent = 1;
   int ranks = 1;
-  WindowSpec window{};                       // padding_low is the padding on both sides
+  WindowSpec window{};                       // low is the padding on both sides
   std::vector<std::int64_t> input_blocks{};  // inputs of each rank; empty: balanced, the first ranks one more
   std::string outputs = "balanced";          // or "centred"
   bool transposed = false;

@@ -112,12 +112,10 @@ void compare_training(const Communicator& world, const GridExtents& extents) {
 
 std::vector<Item> halo_items(const Communicator& world) {
   const GridExtents slabs{.depth = world.size()};
-  const Layer strided = [](const Tensor& x, const Tensor& w) {
-    return conv(x, w, {}, {.stride = {2, 1, 1}, .padding_low = {2, 1, 1}, .padding_high = {2, 1, 1}});
-  };
+  const Layer strided = [](const Tensor& x, const Tensor& w) { return conv(x, w, {.stride = {2, 1, 1}, .padding = {2, 1, 1}}); };
   const Layer pooled = [](const Tensor& x, const Tensor& w) {
-    const Tensor y = conv(x, w, {}, {.padding_low = {2, 1, 1}, .padding_high = {2, 1, 1}});
-    return max_pool(y, {.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1});
+    const Tensor y = conv(x, w, {.padding = {2, 1, 1}});
+    return max_pool(y, {.kernel = 3, .stride = 2, .padding = 1});
   };
   return {{"halos: strided convolution on slabs", [=] { compare_layer(world, slabs, strided); }},
           {"halos: convolution and maximum on pencils", [=] { compare_layer(world, pencils(world.size()), pooled); }}};

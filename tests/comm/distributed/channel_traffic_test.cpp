@@ -50,8 +50,7 @@ Sent sent(const GridExtents& extents, const std::vector<Shape>& shapes, const La
 TEST_CASE("channels: what a convolution sends is what the formula of its scheme says, for uneven blocks, too") {
   const Shape x{2, 4, 3, 3, 7}, w{6, 3, 3, 3, 7}, y{2, 4, 3, 3, 6}, grouped{6, 3, 3, 3, 1};
   const auto conv_of = [](std::int64_t groups, SplitOutputs outputs) {
-    return
-        [=](const Tensors& t) { return conv(t[0], t[1], {}, {.padding_low = 1, .padding_high = 1, .groups = groups}, outputs); };
+    return [=](const Tensors& t) { return conv(t[0], t[1], {.padding = 1, .groups = groups}, outputs); };
   };
   for (const int p : {2, 4, 5}) {
     CAPTURE(p);

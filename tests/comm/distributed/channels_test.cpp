@@ -116,7 +116,7 @@ TEST_CASE("channels: in 16 bits, with parameters in float32") {
     const auto x = cast(global_tensor(shape, 1, {}, DType::float32), DType::bfloat16);
     const auto w = global_tensor(kernel, 2, {}, DType::float32), b = global_tensor({6}, 3, {}, DType::float32);
     const auto layer = [](const Tensors& t) {
-      return conv(t[0], t[1], t[2], {.padding_low = 1, .padding_high = 1, .activation = Activation::leaky_relu(0.5)});
+      return conv(t[0], t[1], t[2], {.padding = 1, .activation = Activation::leaky_relu(0.5)});
     };
     const auto sum_of = [&](const Tensors& t) {
       Tape tape;
@@ -151,21 +151,21 @@ struct LayerOfChannels {
 
 std::vector<LayerOfChannels> layers() {
   const auto leaky = Activation::leaky_relu(0.3);
-  return {
-      {"bias and activation", 1, [=](const Tensors& t) { return bias_activation(t[0], t[1], leaky); }},
-      {"batch norm", 2, [=](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.activation = leaky}).y; }},
-      {"batch norm of a rank's samples", 2,
-       [](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.statistics = StatisticsOver::spatial_group}).y; }},
-      {"instance norm", 2, [=](const Tensors& t) { return group_norm(t[0], t[1], t[2], {.activation = leaky}); }},
-      {"group norm", 2, [](const Tensors& t) { return group_norm(t[0], t[1], t[2], {.groups = 3}); }},
-      {"average pool", 0, [=](const Tensors& t) { return avg_pool(t[0], {.kernel = 3, .stride = 2, .padding_low = 1}, leaky); }},
-      {"max pool", 0, [](const Tensors& t) { return max_pool(t[0], {.kernel = 2, .stride = 2}); }},
-      {"upsample", 0,
-       [](const Tensors& t) {
-         return upsample_by(t[0], {2, 1.5, 1}, Interpolation::linear);
-       }},
-      {"global average pool", 0, [](const Tensors& t) { return global_avg_pool(t[0]); }},
-      {"flatten", 0, [](const Tensors& t) { return flatten(t[0]); }}};
+  return {{"bias and activation", 1, [=](const Tensors& t) { return bias_activation(t[0], t[1], leaky); }},
+          {"batch norm", 2, [=](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.activation = leaky}).y; }},
+          {"batch norm of a rank's samples", 2,
+           [](const Tensors& t) { return batch_norm(t[0], t[1], t[2], {.statistics = StatisticsOver::spatial_group}).y; }},
+          {"instance norm", 2, [=](const Tensors& t) { return group_norm(t[0], t[1], t[2], {.activation = leaky}); }},
+          {"group norm", 2, [](const Tensors& t) { return group_norm(t[0], t[1], t[2], {.groups = 3}); }},
+          {"average pool", 0,
+           [=](const Tensors& t) { return avg_pool(t[0], {.kernel = 3, .stride = 2, .padding = Padding::sides(1, 0)}, leaky); }},
+          {"max pool", 0, [](const Tensors& t) { return max_pool(t[0], {.kernel = 2, .stride = 2}); }},
+          {"upsample", 0,
+           [](const Tensors& t) {
+             return upsample_by(t[0], {2, 1.5, 1}, Interpolation::linear);
+           }},
+          {"global average pool", 0, [](const Tensors& t) { return global_avg_pool(t[0]); }},
+          {"flatten", 0, [](const Tensors& t) { return flatten(t[0]); }}};
 }
 
 }  // namespace
@@ -205,13 +205,13 @@ namespace {
 
 // x: [N, D, H, W, 2]; the layout of its weight selects the scheme of each product.
 Tensor network(const Tensors& t) {
-  auto y = conv(t[0], t[1], t[2], {.padding_low = 1, .padding_high = 1, .activation = Activation::leaky_relu(0.2)});
+  auto y = conv(t[0], t[1], t[2], {.padding = 1, .activation = Activation::leaky_relu(0.2)});
   y = batch_norm(y, t[3], t[4], {.activation = Activation::leaky_relu(0.1)}).y;
   y = avg_pool(y, {.kernel = 2, .stride = 2});
-  y = conv(y, t[5], t[6], {.stride = 2, .padding_low = 1, .activation = Activation::leaky_relu(0.3)});
+  y = conv(y, t[5], t[6], {.stride = 2, .padding = Padding::sides(1, 0), .activation = Activation::leaky_relu(0.3)});
   y = group_norm(y, t[7], t[8]);
-  y = conv(y, t[9], {}, {.groups = 5});
-  y = conv_transpose(y, t[10], {}, {.stride = 2});
+  y = conv(y, t[9], {.groups = 5});
+  y = conv_transpose(y, t[10], {.stride = 2});
   y = linear(global_avg_pool(y), t[11], t[12], Activation::leaky_relu(0.5));
   return linear(y, t[13], t[14]);
 }
@@ -316,16 +316,16 @@ TEST_CASE("channels: how a product runs is told, and what cannot run is refused 
     tells(x, tensor({4, 1, 1, 1, 6}, -1, 4), ChannelSplit::filters, {.transposed = true});
 
     expect("[conv] the cut of the input at channel 1 is inside a group of 2; cut between groups", [&] {
-      conv(tensor(shape, 1, 4, {0, 1, 4}), zeros({4, 1, 1, 1, 2}), {}, {.groups = 2});
+      conv(tensor(shape, 1, 4, {0, 1, 4}), zeros({4, 1, 1, 1, 2}), {.groups = 2});
     });
     expect("[conv] the cut of the weight at channel 2 is inside a group of 3; cut between groups", [&] {
-      conv(tensor(shape, 1, -1), tensor({6, 1, 1, 1, 2}, -1, 0, {0, 2, 6}), {}, {.groups = 2});
+      conv(tensor(shape, 1, -1), tensor({6, 1, 1, 1, 2}, -1, 0, {0, 2, 6}), {.groups = 2});
     });
     expect("[conv] the weight's groups are cut at 0|6|6, which does not fit 0|3|6", [&] {
-      conv(x, tensor({6, 1, 1, 1, 2}, -1, 0, {0, 6, 6}), {}, {.groups = 2});
+      conv(x, tensor({6, 1, 1, 1, 2}, -1, 0, {0, 6, 6}), {.groups = 2});
     });
     expect("[conv] dimension 4 of the weight of a grouped product is split", [&] {
-      conv(x, tensor({6, 1, 1, 1, 2}, -1, 4), {}, {.groups = 2});
+      conv(x, tensor({6, 1, 1, 1, 2}, -1, 4), {.groups = 2});
     });
     expect("[conv] dimension 1 of the weight is split", [&] { conv(x, tensor({6, 2, 1, 1, 4}, -1, 1)); });
     expect("[conv] the weight's inputs are cut at 0|1|4, which does not fit 0|2|4", [&] {
@@ -334,19 +334,18 @@ TEST_CASE("channels: how a product runs is told, and what cannot run is refused 
     expect("[conv] the outputs are cut at 0|1|6, which does not fit 0|3|6", [&] {
       conv(x, w, b, {}, {.axis = 4, .cuts = {0, 1, 6}});
     });
-    expect("[conv] cuts 0, 7 do not divide 6", [&] { conv(x, zeros(kernel), {}, {}, {.axis = 4, .cuts = {0, 7}}); });
+    expect("[conv] cuts 0, 7 do not divide 6", [&] { conv(x, zeros(kernel), {}, {.axis = 4, .cuts = {0, 7}}); });
     expect("[conv] the outputs cannot be split along grid axis depth, which splits dimension 1",
            [&] { conv(x, w, b, {}, {.axis = 1}); });
     expect("[conv] outputs are to be split along axis 5 of a grid of 5", [&] { conv(x, w, b, {}, {.axis = 5}); });
     expect("[conv] two grid axes, depth and channel, split the input channels",
            [&] { conv(tensor(shape, -1, 4), tensor(kernel, 4, -1)); });
     expect("[conv] two grid axes, depth and channel, split the output channels",
-           [&] { conv(tensor(shape, -1, 4), tensor(kernel, 0, -1), {}, {}, {.axis = 4}); });
+           [&] { conv(tensor(shape, -1, 4), tensor(kernel, 0, -1), {}, {.axis = 4}); });
     expect("[conv] weight has 5 input channels, input has 4", [&] { conv(x, zeros({6, 1, 1, 1, 5})); });
     expect("[conv] input and parameter are on process grids of different ranks",
            [&] { conv(x, zeros(kernel).with_layout(replicated_layout(other, kernel))); });
-    expect("[product] outputs of a plain tensor cannot be split",
-           [&] { conv(zeros(shape), zeros(kernel), {}, {}, {.axis = 0}); });
+    expect("[product] outputs of a plain tensor cannot be split", [&] { conv(zeros(shape), zeros(kernel), {}, {.axis = 0}); });
     expect("[channel_splits] needs a distributed tensor", [&] { channel_splits(zeros(shape), zeros(kernel)); });
     expect("[group_norm] the cut at channel 1 is inside a group of 2", [&] {
       group_norm(tensor(shape, 1, 4, {0, 1, 4}), ones({4}), ones({4}), {.groups = 2});

@@ -93,10 +93,10 @@ struct Counts {
 // Runs one case; returns the error as text, or an empty text.
 std::string run_case(Random& random, bool transposed, Counts& counts) {
   const std::int64_t n = random(1, 24), ranks = random(1, 8);
-  const WindowSpec s{.kernel = random(1, 5), .stride = random(1, 6), .padding_low = random(0, 7), .dilation = random(1, 3)};
+  const WindowSpec s{.kernel = random(1, 5), .stride = random(1, 6), .low = random(0, 7), .dilation = random(1, 3)};
   const std::int64_t high = random(0, 7), reach = s.dilation * (s.kernel - 1);
-  const auto outputs = transposed ? (n - 1) * s.stride - s.padding_low - high + reach + random(0, s.stride - 1) + 1
-                                  : window_outputs(n, s.kernel, s.stride, s.dilation, s.padding_low, high);
+  const auto outputs = transposed ? (n - 1) * s.stride - s.low - high + reach + random(0, s.stride - 1) + 1
+                                  : window_outputs(n, s.kernel, s.stride, s.dilation, s.low, high);
   if (outputs < 1) return {};
   const Cuts in = random(0, 1) ? random_cuts(random, n, ranks) : [&] {
     Cuts even;
@@ -109,7 +109,7 @@ std::string run_case(Random& random, bool transposed, Counts& counts) {
                                 : centred_cuts(s, outputs, in);
   const auto what = [&](const char* rule) {
     return fmt::format("{}: {} n {} outputs {} k {} s {} p {} {} d {} in {} out {}", rule, transposed ? "transposed" : "window",
-                       n, outputs, s.kernel, s.stride, s.padding_low, high, s.dilation, joined(in, "|"), joined(out, "|"));
+                       n, outputs, s.kernel, s.stride, s.low, high, s.dilation, joined(in, "|"), joined(out, "|"));
   };
   if (static_cast<std::int64_t>(out.size()) != ranks + 1 || out.front() != 0 || out.back() != outputs ||
       !std::is_sorted(out.begin(), out.end()))
@@ -118,13 +118,13 @@ std::string run_case(Random& random, bool transposed, Counts& counts) {
   if (centred)
     for (std::int64_t r = 0; r < ranks; ++r)
       for (auto o = out[static_cast<std::size_t>(r)]; o < out[static_cast<std::size_t>(r) + 1]; ++o) {
-        const auto shifted = transposed ? o + s.padding_low - reach / 2 : o * s.stride - s.padding_low + reach / 2;
+        const auto shifted = transposed ? o + s.low - reach / 2 : o * s.stride - s.low + reach / 2;
         const auto centre = transposed ? (shifted >= 0 ? shifted / s.stride : -1) : shifted;
         if (owner(std::clamp<std::int64_t>(centre, 0, n - 1)) != r) return what("ownership");
       }
 
   const Line x = random_line(random, n), w = random_line(random, s.kernel);
-  const Line y = transposed ? transposed_sums(x, w, s, s.padding_low, outputs) : window_sums(x, w, s, s.padding_low, outputs);
+  const Line y = transposed ? transposed_sums(x, w, s, s.low, outputs) : window_sums(x, w, s, s.low, outputs);
   const auto parts = transposed ? window_parts_transposed(s, in, out) : window_parts(s, in, out);
   if (static_cast<std::int64_t>(parts.size()) != ranks) return what("number of parts");
   for (std::size_t r = 0; r < parts.size(); ++r) {
@@ -153,14 +153,12 @@ std::string run_case(Random& random, bool transposed, Counts& counts) {
     const auto used = [&](std::int64_t i) {
       for (auto o = out[r]; o < out[r + 1]; ++o)
         for (std::int64_t t = 0; t < s.kernel; ++t)
-          if (transposed ? i * s.stride + t * s.dilation - s.padding_low == o
-                         : o * s.stride - s.padding_low + t * s.dilation == i)
-            return true;
+          if (transposed ? i * s.stride + t * s.dilation - s.low == o : o * s.stride - s.low + t * s.dilation == i) return true;
       return false;
     };
     if (!transposed && ((part.pad_low == 0 && !used(part.begin)) || (part.pad_high == 0 && !used(part.end - 1))))
       return what("more than is needed");
-    if (centred && !transposed && 2 * std::max(s.padding_low, high) <= reach && in[r] < in[r + 1] &&
+    if (centred && !transposed && 2 * std::max(s.low, high) <= reach && in[r] < in[r + 1] &&
         (in[r] - part.begin > reach / 2 || part.end - in[r + 1] > (reach + 1) / 2))
       return what("halo wider than half the kernel");
     counts.several_neighbours += owner(part.end - 1) - owner(part.begin) > 2;
@@ -192,7 +190,7 @@ TEST_CASE("halo plans by brute force") {
 
 TEST_CASE("centred cuts of large extents take no time") {
   const std::int64_t n = std::int64_t{1} << 40;
-  const auto cuts = centred_cuts({.kernel = 3, .stride = 2, .padding_low = 1, .dilation = 1}, n / 2, balanced_cuts(n, 15000));
+  const auto cuts = centred_cuts({.kernel = 3, .stride = 2, .low = 1, .dilation = 1}, n / 2, balanced_cuts(n, 15000));
   CHECK(cuts.size() == 15001);
   CHECK(cuts[1] == (n / 15000 + 1) / 2 + (n / 15000 + 1) % 2);
 }

@@ -168,7 +168,8 @@ TEST_CASE("layouts: the head behind global pooling on samples x depth counts exa
     const auto labels = with_cuts(split_layout(grid, {5, 4}, {0, -1, -1, -1}), 0, {0, 4, 5});
     const auto w = global_tensor({3, 2, 2, 2, 2}, 1), v = global_tensor({4, 3}, 2), c = global_tensor({4}, 3);
     const auto loss = [&](const Tensor& x, const Tensor& t) {
-      const auto features = tanh(global_avg_pool(conv(x, w, {}, {.padding_low = 1, .activation = Activation::leaky_relu(0.2)})));
+      const auto features =
+          tanh(global_avg_pool(conv(x, w, {.padding = Padding::sides(1, 0), .activation = Activation::leaky_relu(0.2)})));
       return mse(linear(features, v, c), t);
     };
     Tensors expected;

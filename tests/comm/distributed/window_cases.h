@@ -82,8 +82,7 @@ inline Row conv_row(const char* name, std::int64_t k, std::int64_t s, std::int64
             return conv(in[0], in[1], in[2],
                         {.stride = s,
                          .dilation = d,
-                         .padding_low = p,
-                         .padding_high = p,
+                         .padding = p,
                          .groups = groups,
                          .activation = k == 4 ? Activation::leaky_relu(0.25) : Activation::none});
           },

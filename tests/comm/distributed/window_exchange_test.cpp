@@ -79,7 +79,7 @@ TEST_CASE("windows: forward and backward, the block is convolved while halos tra
     Tape outer;
     {
       Tape tape;
-      const auto y = conv(x, w, {}, {.padding_low = 1, .padding_high = 1});
+      const auto y = conv(x, w, {.padding = 1});
       forward = names(tape.entries());
       const auto before = outer.entries().size();
       (void)tape.vjp({y}, {global_tensor(y.layout()->global, 3, y.layout())}, {x, w});
@@ -103,7 +103,7 @@ TEST_CASE("windows: forward and backward, the block is convolved while halos tra
 TEST_CASE("windows: the plan of a convolution follows from the layouts") {
   on_ranks(4, [](const Communicator& comm) {
     const Shape shape{1, 8, 4, 4, 4}, kernel{6, 3, 3, 3, 4};
-    const ConvAttributes padded{.padding_low = 1, .padding_high = 1, .activation = Activation::relu};
+    const ConvAttributes padded{.padding = 1, .activation = Activation::relu};
     for (const auto overlap : {Overlap::never, Overlap::always}) {
       const auto grid = make_grid(comm, {.depth = 2, .channel = 2}, overlap);
       const auto x = global_tensor(shape, 1, activation_layout(grid, shape));
@@ -133,7 +133,7 @@ TEST_CASE("windows: second derivatives of what overlaps") {
     const auto second = [&](const Tensor& x, const Tensor& w, const Tensor& u) {
       Tape outer;
       Tape tape;
-      const auto y = conv(x, w, {}, {.stride = {2, 1, 1}, .padding_low = 1, .padding_high = 1, .activation = Activation::none});
+      const auto y = conv(x, w, {.stride = {2, 1, 1}, .padding = 1, .activation = Activation::none});
       const auto first = tape.vjp({square(y)}, {ones_like(y)}, {x, w}, Record::yes);
       return outer.vjp({first[0]}, {u}, {x, w});
     };
@@ -149,8 +149,8 @@ TEST_CASE("windows: one exchange for a convolution and its pooling, where that m
   int merged = 0, number = 0;
   for (const std::int64_t channels : {1, 2, 24})
     for (const bool average : {true, false})
-      for (const auto& pool : {PoolAttributes{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1},
-                               PoolAttributes{.kernel = 2, .stride = 2}, PoolAttributes{.kernel = 3, .stride = 1}}) {
+      for (const auto& pool : {PoolAttributes{.kernel = 3, .stride = 2, .padding = 1}, PoolAttributes{.kernel = 2, .stride = 2},
+                               PoolAttributes{.kernel = 3, .stride = 1}}) {
         ++number;
         // Each split uses one of the two ways, and the other one with the next pooling.
         for (const auto& cuts : std::vector<std::vector<int>>{{2}, {4}, {3, 2}, {2, 2, 2}}) {
@@ -162,7 +162,7 @@ TEST_CASE("windows: one exchange for a convolution and its pooling, where that m
                           channels,
                           {{24, 3, 3, 3, channels}, {24}},
                           [&](const Tensors& in) {
-                            const ConvAttributes padded{.padding_low = 1, .padding_high = 1};
+                            const ConvAttributes padded{.padding = 1};
                             const auto plan = spatial::plan_conv(in[0], in[1], in[2], padded, {}, &pool);
                             if (comm_rank_of(in[0]) == 0) merged += plan.pool.has_value();
                             const auto z = spatial::run_conv(plan, in[0], in[1], in[2]);

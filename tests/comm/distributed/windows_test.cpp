@@ -37,8 +37,7 @@ Row upsample_row(const char* name, const std::array<double, 3>& factors, Interpo
 
 Row transposed_row(const char* name, std::int64_t k, std::int64_t s, std::int64_t p, std::int64_t output_padding = 0) {
   return {name, same({k, s, p, 1, true}), 3, {{3, k, k, k, 5}, {5}}, [=](const Tensors& in) {
-            return conv_transpose(in[0], in[1], in[2],
-                                  {.stride = s, .padding_low = p, .padding_high = p, .output_padding = output_padding});
+            return conv_transpose(in[0], in[1], in[2], {.stride = s, .padding = p, .output_padding = output_padding});
           }};
 }
 
@@ -48,7 +47,7 @@ std::vector<Row> table() {
     return row;
   };
   const auto pool = [](std::int64_t k, std::int64_t s, std::int64_t p, bool ceil = false) {
-    return PoolAttributes{.kernel = k, .stride = s, .padding_low = p, .padding_high = p, .ceil_mode = ceil};
+    return PoolAttributes{.kernel = k, .stride = s, .padding = p, .ceil_mode = ceil};
   };
   const auto group = [](std::int64_t groups) {
     return [=](const Tensors& in) { return group_norm(in[0], in[1], in[2], {.groups = groups}); };
@@ -122,8 +121,7 @@ TEST_CASE("windows: 18 ranks, 3 x 3 x 2, with kernel (5, 4, 3), padding (1, 1, 2
                 1,
                 {{2, 5, 4, 3, 1}, {2}},
                 [](const Tensors& in) {
-                  return conv(in[0], in[1], in[2],
-                              {.stride = {3, 1, 2}, .dilation = {3, 3, 1}, .padding_low = {1, 1, 2}, .padding_high = {1, 1, 2}});
+                  return conv(in[0], in[1], in[2], {.stride = {3, 1, 2}, .dilation = {3, 3, 1}, .padding = {1, 1, 2}});
                 }};
   CHECK_NOTHROW(check_row(row, {3, 3, 2}, 1, 50));
   CHECK_NOTHROW(check_row(row, {3, 3, 2}, 1, 50, Overlap::always));

@@ -76,8 +76,7 @@ void check_network(const Communicator& comm) {
   parameters.pack();
   const auto run = [&](const Tensor& x, const Tensor& t) {
     Tape tape(parameters);
-    auto y = conv(x, parameters[0].value, parameters[1].value,
-                  {.padding_low = 2, .padding_high = 2, .activation = Activation::leaky_relu(0.2)});
+    auto y = conv(x, parameters[0].value, parameters[1].value, {.padding = 2, .activation = Activation::leaky_relu(0.2)});
     y = batch_norm(y, parameters[2].value, parameters[1].value, {.epsilon = 1e-2}).y;
     y = max_pool(y, {.kernel = 2, .stride = 2});
     return tape.gradient(mse(linear(global_avg_pool(y), parameters[3].value), t));

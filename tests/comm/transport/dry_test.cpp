@@ -38,11 +38,11 @@ void run_network(const GridPtr& grid, const Shape& input) {
   const Tensor w1 = zeros({8, 3, 3, 3, input[4]}), b1 = zeros({8}), gamma = zeros({8}), w2 = zeros({16, 4, 4, 4, 8});
   const Tensor w3 = zeros({4, 16}), t = constant(zeros(batch->box().extents()).with_layout(batch));
   Tape tape;
-  auto y = conv(x, w1, b1, {.padding_low = 1, .padding_high = 1, .activation = Activation::leaky_relu(0.1)});
+  auto y = conv(x, w1, b1, {.padding = 1, .activation = Activation::leaky_relu(0.1)});
   y = batch_norm(y, gamma, b1).y;
   y = max_pool(y, {.kernel = 2, .stride = 2});
-  y = conv(y, w2, {}, {.stride = 2, .padding_low = 1, .padding_high = 2, .activation = Activation::leaky_relu(0.1)});
-  y = avg_pool(y, {.kernel = 3, .stride = 1, .padding_low = 1, .padding_high = 1, .count_include_pad = false});
+  y = conv(y, w2, {.stride = 2, .padding = Padding::sides(1, 2), .activation = Activation::leaky_relu(0.1)});
+  y = avg_pool(y, {.kernel = 3, .stride = 1, .padding = 1, .count_include_pad = false});
   const auto features = flatten(y);
   y = linear(flatten(global_avg_pool(y)), w3);
   const auto g = tape.gradient(mse(y, t) + mean(square(features)), {x, w1, b1, gamma, w2, w3});
@@ -108,7 +108,7 @@ TEST_CASE("dry: a halo's bytes are as predicted") {
     const auto grid = make_grid(Communicator(dry_world(r, 5, log)), {.depth = 5});
     const auto layout = activation_layout(grid, {2, 33, 6, 7, 4});
     const auto x = zeros(layout->box().extents()).with_layout(layout);
-    conv(x, zeros({8, 5, 3, 3, 4}), {}, {.padding_low = 2, .padding_high = 2});
+    conv(x, zeros({8, 5, 3, 3, 4}), {.padding = 2});
     // Two planes from every neighbour: [2, 2, 6, 7, 4] of float32.
     const std::int64_t plane = 2 * 6 * 7 * 4 * 4, neighbours = (r > 0) + (r < 4);
     std::int64_t sent = 0, received = 0;

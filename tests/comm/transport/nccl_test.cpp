@@ -109,7 +109,7 @@ void check_ops(Transport& world) {
 class Pooled : public nn::Module {
  public:
   Tensor operator()(const Tensor& x) override {
-    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = 1};
     return global_avg_pool(square(avg_pool(norm_(x), pool, Activation::leaky_relu(0.1))));
   }
 

@@ -33,7 +33,7 @@ class Random {
 
 Options random_options(Random& random, bool transposed) {
   Options o{.extent = random(1, 24), .ranks = static_cast<int>(random(1, 8)), .transposed = transposed};
-  o.window = {.kernel = random(1, 5), .stride = random(1, 6), .padding_low = random(0, 7), .dilation = random(1, 3)};
+  o.window = {.kernel = random(1, 5), .stride = random(1, 6), .low = random(0, 7), .dilation = random(1, 3)};
   if (transposed) o.output_padding = random(0, std::max(o.window.stride, o.window.dilation) - 1);
   if (random(0, 1) == 1) o.outputs = "centred";
   if (random(0, 2) > 0) {
@@ -61,9 +61,9 @@ Blocks balanced(std::int64_t n, std::int64_t ranks) {
 
 std::int64_t count_outputs(const Options& o) {
   const auto& w = o.window;
-  if (o.transposed) return (o.extent - 1) * w.stride - 2 * w.padding_low + w.dilation * (w.kernel - 1) + o.output_padding + 1;
+  if (o.transposed) return (o.extent - 1) * w.stride - 2 * w.low + w.dilation * (w.kernel - 1) + o.output_padding + 1;
   std::int64_t outputs = 0;  // windows that start at the left padding and end within the right one
-  while (outputs * w.stride + w.dilation * (w.kernel - 1) < o.extent + 2 * w.padding_low) ++outputs;
+  while (outputs * w.stride + w.dilation * (w.kernel - 1) < o.extent + 2 * w.low) ++outputs;
   return outputs;
 }
 
@@ -73,10 +73,10 @@ Blocks centred(const Options& o, std::int64_t outputs, const Blocks& in) {
   const auto half = w.dilation * (w.kernel - 1) / 2;
   Blocks blocks(in.size());
   for (std::int64_t out = 0; out < outputs; ++out) {
-    std::int64_t centre = out * w.stride - w.padding_low + half;
+    std::int64_t centre = out * w.stride - w.low + half;
     if (o.transposed) {  // the last input that starts at or before out + p - half
       centre = -1;
-      while ((centre + 1) * w.stride <= out + w.padding_low - half) ++centre;
+      while ((centre + 1) * w.stride <= out + w.low - half) ++centre;
     }
     ++blocks[static_cast<std::size_t>(owner(in, std::clamp<std::int64_t>(centre, 0, o.extent - 1)))];
   }
@@ -98,7 +98,7 @@ std::set<std::int64_t> cells_of_window(const Options& o, std::int64_t o0, std::i
   std::set<std::int64_t> touched;
   for (auto out = o0; out < o1; ++out)
     for (std::int64_t t = 0; t < o.window.kernel; ++t)
-      touched.insert(out * o.window.stride - o.window.padding_low + t * o.window.dilation);
+      touched.insert(out * o.window.stride - o.window.low + t * o.window.dilation);
   for (auto i = *touched.begin(), last = *touched.rbegin(); i < last; ++i) touched.insert(i);
   return touched;
 }
@@ -108,7 +108,7 @@ std::set<std::int64_t> inputs_of_transposed(const Options& o, std::int64_t o0, s
   std::set<std::int64_t> inputs;
   for (std::int64_t i = 0; i < o.extent; ++i)
     for (std::int64_t u = 0; u <= o.window.dilation * (o.window.kernel - 1); ++u)
-      if (const auto out = i * o.window.stride - o.window.padding_low + u; out >= o0 && out < o1) inputs.insert(i);
+      if (const auto out = i * o.window.stride - o.window.low + u; out >= o0 && out < o1) inputs.insert(i);
   return inputs;
 }
 
@@ -144,7 +144,7 @@ std::string wrong(const Options& o, Counts& counts) {
   if (plan["ranks"].size() != in.size()) return "number of ranks";
   Blocks x;
   for (std::int64_t i = 0; i < o.extent; ++i) x.push_back(7 * i * i + 3 * i + 1);
-  const auto y = transposed_sums(x, o.window, o.window.padding_low, o.transposed ? outputs : 0);
+  const auto y = transposed_sums(x, o.window, o.window.low, o.transposed ? outputs : 0);
 
   std::int64_t own_begin = 0, o0 = 0;
   for (std::size_t r = 0; r < in.size(); own_begin += in[r], o0 += out[r], ++r) {
@@ -198,7 +198,7 @@ TEST_CASE("halo: plans by counting every tap") {
       if (text.empty()) continue;
       const auto& w = o.window;
       FAIL_CHECK(fmt::format("{}: n {} ranks {} k {} s {} p {} d {} blocks {} {} transposed {} {}", text, o.extent, o.ranks,
-                             w.kernel, w.stride, w.padding_low, w.dilation, Json(o.input_blocks).dump(), o.outputs, transposed,
+                             w.kernel, w.stride, w.low, w.dilation, Json(o.input_blocks).dump(), o.outputs, transposed,
                              o.output_padding));
       ++failures;
     }
@@ -214,7 +214,7 @@ TEST_CASE("halo: plans by counting every tap") {
 TEST_CASE("halo: a window wholly in padding") {
   // Of two inputs, outputs 0 and 1 read the cells -3 and -2, outputs 6 and 7 the cells 3 and 4.
   Options o{.extent = 2, .ranks = 4};
-  o.window.padding_low = 3;
+  o.window.low = 3;
   const auto plan = make_plan(o);
   REQUIRE(plan.output_cuts == Blocks{0, 2, 4, 6, 8});
   CHECK(plan.ranks[0]->pad_left == 2);
@@ -228,7 +228,7 @@ TEST_CASE("halo: a window wholly in padding") {
 TEST_CASE("halo: the largest numbers do not overflow, and their picture has a width") {
   for (const bool transposed : {false, true}) {
     Options o{.extent = largest, .ranks = 3, .transposed = transposed};
-    o.window = {.kernel = transposed ? largest : 2, .stride = largest, .padding_low = largest / 2, .dilation = largest};
+    o.window = {.kernel = transposed ? largest : 2, .stride = largest, .low = largest / 2, .dilation = largest};
     const auto plan = make_plan(o);
     CHECK(plan.output_cuts.back() == (transposed ? 2 * (largest - 1) * largest - largest + 1 : 1));
     const auto text = to_text(plan, o);
@@ -247,7 +247,7 @@ TEST_CASE("halo: pictures") {
     return text.substr(begin, text.find("\n\n", begin) + 1 - begin);
   };
   Options o{.extent = 10, .ranks = 2};
-  o.window = {.kernel = 5, .stride = 2, .padding_low = 2};
+  o.window = {.kernel = 5, .stride = 2, .low = 2};
   CHECK(picture(o) ==
         "          0         10\n"
         "rank 0  pp#####oo...\n"
@@ -256,7 +256,7 @@ TEST_CASE("halo: pictures") {
         "                ^ ^\n");
   // Input i makes outputs 2 i - 1 to 2 i + 1 and stands above the middle one; the last output has no input.
   o = {.extent = 3, .ranks = 2, .transposed = true, .output_padding = 1};
-  o.window = {.kernel = 3, .stride = 2, .padding_low = 1};
+  o.window = {.kernel = 3, .stride = 2, .low = 1};
   CHECK(picture(o) ==
         "         0\n"
         "rank 0   # # .\n"

@@ -71,10 +71,10 @@ TEST_CASE("ghosts: batches are the same, and windows within the planes that were
           for (const std::int64_t kernel : {3, 5, 7}) {
             const auto w = random_normal({3, kernel, kernel, kernel, 2}, {.key = 4}, 0, 1, DType::float64);
             const auto half = kernel / 2;
-            const ConvAttributes attributes{.padding_low = half, .padding_high = half};
+            const ConvAttributes attributes{.padding = half};
             const auto gradient = [&](const Tensor& x, Tensor& y) {
               Tape tape;
-              y = conv(x, w, {}, attributes);
+              y = conv(x, w, attributes);
               return tape.gradient(sum(square(y)), {w})[0];
             };
             world.transport().barrier();

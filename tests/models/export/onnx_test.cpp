@@ -112,7 +112,7 @@ class Mixed : public nn::Module {
     const auto half = norm_(conv_(input * 0.5 + 0.25));
     auto x = upsample(half, {6, 8, 4}, Interpolation::linear);
     x = concatenate({x, sigmoid(x), pad(slice(input, {0, 1, 0, 0, 0}, input.shape()), {0, 1, 0, 0, 0}, {0, 0, 0, 0, 0})}, 4);
-    x = max_pool(group_(x), {.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1});
+    x = max_pool(group_(x), {.kernel = 3, .stride = 2, .padding = 1});
     x = up_(x) / 3.0 - square(tanh(half)) * exp(-abs(half));
     const auto rows = mean(x, {1, 2, 3}) + max(x, {1, 2, 3});
     return softmax(linear_(reshape(2.0 / (1.5 + sigmoid(rows)), {rows.dim(0), rows.dim(1)})));

@@ -124,7 +124,7 @@ TEST_CASE("contrastive: distributed embeddings, batch and space split at once") 
     const auto layout = activation_layout(grid, shape);
     const auto encode = [&](std::uint64_t seed) {
       const auto x = global_tensor(shape, seed, layout);
-      const auto h = conv(x, net.w, {}, {.padding_low = 1, .padding_high = 1, .activation = Activation::leaky_relu(0.1)});
+      const auto h = conv(x, net.w, {.padding = 1, .activation = Activation::leaky_relu(0.1)});
       return linear(global_avg_pool(h), net.head);
     };
     Tape tape;

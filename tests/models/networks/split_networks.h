@@ -36,7 +36,7 @@ struct SmallAlexNet : nn::Sequential {
       return each_its_own ? std::optional(nn::LayerSplit(split, "channel", scatter)) : std::nullopt;
     };
     const auto relu = Activation::leaky_relu(0.1);
-    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1};
+    const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = 1};
     add<nn::Conv3d>("conv1", {.out = 8, .kernel = 5, .stride = 2, .padding = 2, .activation = relu});
     add<nn::MaxPool3d>("pool1", pool);
     add<nn::Conv3d>("conv2", {.out = 12, .kernel = 3, .padding = 1, .groups = 2, .split = own(ChannelSplit::groups)});

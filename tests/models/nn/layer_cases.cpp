@@ -36,13 +36,12 @@ LayerCase random_conv(Dice& dice) {
     const auto k = three(dice, 1, 3);
     ConvAttributes a{.stride = three(dice, 1, 3),
                      .dilation = three(dice, 1, 2),
-                     .padding_low = three(dice, 0, 3),
-                     .padding_high = three(dice, 0, 3),
+                     .padding = Padding::sides(three(dice, 0, 3), three(dice, 0, 3)),
                      .groups = groups};
     bool fits = true;
     for (std::size_t i = 0; i < 3; ++i)
-      fits = fits && window_outputs(x[static_cast<int>(i) + 1], k[i], a.stride[i], a.dilation[i], a.padding_low[i],
-                                    a.padding_high[i]) > 0;
+      fits = fits && window_outputs(x[static_cast<int>(i) + 1], k[i], a.stride[i], a.dilation[i], a.padding.low[i],
+                                    a.padding.high[i]) > 0;
     if (!fits) continue;
     static constexpr Activation some[]{Activation::leaky_relu(0.25), Activation::silu, Activation::softplus};
     if (!dice(0, 1)) a.activation = some[x.elements() % 3];
@@ -61,13 +60,12 @@ LayerCase random_conv_transpose(Dice& dice) {
     const auto k = three(dice, 1, 3);
     ConvTransposeAttributes a{.stride = three(dice, 1, 3),
                               .dilation = three(dice, 1, 2),
-                              .padding_low = three(dice, 0, 2),
-                              .padding_high = three(dice, 0, 2),
+                              .padding = Padding::sides(three(dice, 0, 2), three(dice, 0, 2)),
                               .groups = groups};
     bool fits = true;
     for (std::size_t i = 0; i < 3; ++i) {
       a.output_padding[i] = dice(0, a.stride[i] - 1);
-      fits = fits && (x[static_cast<int>(i) + 1] - 1) * a.stride[i] - a.padding_low[i] - a.padding_high[i] +
+      fits = fits && (x[static_cast<int>(i) + 1] - 1) * a.stride[i] - a.padding.low[i] - a.padding.high[i] +
                              a.dilation[i] * (k[i] - 1) + a.output_padding[i] >=
                          0;
     }
@@ -87,7 +85,7 @@ LayerCase random_pool(Dice& dice, bool maximum) {
                      .dilation = three(dice, 1, 2),
                      .ceil_mode = dice(0, 1) == 1,
                      .count_include_pad = dice(0, 1) == 1};
-    for (std::size_t i = 0; i < 3; ++i) a.padding_low[i] = dice(0, a.kernel[i] / 2), a.padding_high[i] = dice(0, a.kernel[i] / 2);
+    for (std::size_t i = 0; i < 3; ++i) a.padding.low[i] = dice(0, a.kernel[i] / 2), a.padding.high[i] = dice(0, a.kernel[i] / 2);
     const Shape x = activations(dice, dice(1, 2));
     const auto out = pool_outputs({x[1], x[2], x[3]}, a);
     if (out[0] * out[1] * out[2] == 0) continue;
@@ -161,11 +159,10 @@ LayerCase network_layer(Dice& dice) {
           {dice(1, 3), dice(7, 10), dice(7, 10), dice(7, 10), 2},
           {{3, 3, 3, 3, 2}, {3}, {3}, {3}, {2, 2, 2, 2, 3}, {4, 2}, {4}},
           [](const Tensors& in) {
-            auto y = conv(in[0], in[1], in[2],
-                          {.stride = 2, .padding_low = 1, .padding_high = 1, .activation = Activation::leaky_relu(0.1)});
+            auto y = conv(in[0], in[1], in[2], {.stride = 2, .padding = 1, .activation = Activation::leaky_relu(0.1)});
             y = batch_norm(y, in[3], in[4], {.epsilon = 1e-2}).y;
             y = avg_pool(y, {.kernel = 2, .stride = 1});
-            y = conv(y, in[5], {}, {.padding_low = 1, .activation = Activation::leaky_relu(0.3)});
+            y = conv(y, in[5], {.padding = Padding::sides(1, 0), .activation = Activation::leaky_relu(0.3)});
             return linear(global_avg_pool(y), in[6], in[7]);
           }};
 }

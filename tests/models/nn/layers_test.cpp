@@ -279,15 +279,12 @@ TEST_CASE("layers: a transposed convolution has groups, dilation and activation"
   alone.build(shape, {.seed = 4, .dtype = DType::float64});
   const auto &w = alone.parameters().find("conv.weight").value, &b = alone.parameters().find("conv.bias").value;
   CHECK(w.shape() == Shape{6, 2, 3, 2, 2});
-  const auto plain = leaky_relu(local::conv_transpose(whole, w,
-                                                      {.stride = {1, 2, 1},
-                                                       .dilation = {2, 1, 1},
-                                                       .padding_low = {0, 1, 0},
-                                                       .padding_high = {0, 1, 0},
-                                                       .output_padding = {0, 1, 0},
-                                                       .groups = 2}) +
-                                    b,
-                                0.25);
+  const auto plain = leaky_relu(
+      local::conv_transpose(
+          whole, w,
+          {.stride = {1, 2, 1}, .dilation = {2, 1, 1}, .padding = {0, 1, 0}, .output_padding = {0, 1, 0}, .groups = 2}) +
+          b,
+      0.25);
   CHECK(plain.shape() == Shape{1, 8, 10, 4, 4});
   for (const int size : {1, 2, 3})
     check_on_ranks(size, "transposed convolution", [&](const Communicator& comm) {

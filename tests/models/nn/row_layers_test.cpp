@@ -43,7 +43,7 @@ TEST_CASE("row layers: names and shapes of parameters; the layers are the functi
     CHECK(values[name].shape() == shape);
   }
   auto y = layer_norm(embedding(words(), values["embedding.weight"]), values["norm.gamma"], values["norm.beta"]);
-  y = conv1d(y, reshape(values["conv.weight"], {4, 3, 4}), values["conv.bias"], {.padding_low = 1, .padding_high = 1});
+  y = conv1d(y, reshape(values["conv.weight"], {4, 3, 4}), values["conv.bias"], {.padding = 1});
   require_close("net", net(words()), rms_norm(y, values["rms.gamma"]), 0);
 }
 
@@ -57,8 +57,7 @@ TEST_CASE("row layers: Conv2d is a Conv3d of one plane") {
   const auto x = global_tensor({2, 6, 5, 3}, 1);
   const auto& w = net.parameters()[net.parameters()[0].name == "conv.weight" ? 0 : 1].value;
   require_close("conv2d", net(x),
-                conv2d(x, reshape(w, {2, 3, 2, 3}), {},
-                       {.stride = {2, 1}, .padding_low = {1, 0}, .padding_high = {1, 0}, .activation = Activation::relu}),
+                conv2d(x, reshape(w, {2, 3, 2, 3}), {.stride = {2, 1}, .padding = {1, 0}, .activation = Activation::relu}),
                 1e-14);
 }
 

@@ -83,7 +83,7 @@ TEST_CASE("adaptive pooling: PyTorch's windows") {
 TEST_CASE("conv1d: the products of a window") {
   const auto x = doubles({1, 4, 1}, {1, 2, 3, 4}), w = doubles({1, 2, 1}, {1, 10});
   CHECK(conv1d(x, w, doubles({1}, {0.5})).to_vector() == std::vector<double>{21.5, 32.5, 43.5});
-  CHECK(conv1d(x, w, {}, {.dilation = 2, .padding_low = 1}).to_vector() == std::vector<double>{20, 31, 42});
+  CHECK(conv1d(x, w, {.dilation = 2, .padding = Padding1d::sides(1, 0)}).to_vector() == std::vector<double>{20, 31, 42});
   CHECK(error_text([&] { conv2d(x, w); }).starts_with("[conv2d] needs [N, H, W, C]"));
 }
 
@@ -178,10 +178,10 @@ TEST_CASE("conv2d and conv1d on split tensors are those of one rank") {
       };
       compare(with_random_cuts(split_layout(grid, {3, 7, 5, 2}, {0, -1, 1}), dice), {3, 3, 2, 2},
               [](const Tensor& x, const Tensor& w) {
-                return conv2d(x, w, {}, {.stride = {2, 1}, .padding_low = {1, 0}});
+                return conv2d(x, w, {.stride = {2, 1}, .padding = Padding2d::sides({1, 0}, 0)});
               });
       compare(with_random_cuts(split_layout(grid, {3, 7, 2}, {0, -1, 1}), dice), {3, 3, 2},
-              [](const Tensor& x, const Tensor& w) { return conv1d(x, w, {}, {.padding_high = 2}); });
+              [](const Tensor& x, const Tensor& w) { return conv1d(x, w, {.padding = Padding1d::sides(0, 2)}); });
     });
 }
 

@@ -25,11 +25,11 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % 
 
 // The number of windows that fit; in ceil mode one more that begins before the right padding.
 std::int64_t outputs_of(std::int64_t n, const PoolAttributes& a, std::size_t i) {
-  const auto room = n + a.padding_low[i] + a.padding_high[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
+  const auto room = n + a.padding.low[i] + a.padding.high[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
   const auto whole = std::max<std::int64_t>(0, floor_divide(room, a.stride[i]) + 1);
   if (!a.ceil_mode) return whole;
   const auto more = std::max<std::int64_t>(0, -floor_divide(-room, a.stride[i]) + 1);
-  return more > whole && (more - 1) * a.stride[i] < n + a.padding_low[i] ? more : whole;
+  return more > whole && (more - 1) * a.stride[i] < n + a.padding.low[i] ? more : whole;
 }
 
 PoolCase draw(Dice& dice) {
@@ -51,8 +51,7 @@ PoolCase draw(Dice& dice) {
     c.a = {.kernel = k,
            .stride = stride,
            .dilation = dilation,
-           .padding_low = low,
-           .padding_high = high,
+           .padding = Padding::sides(low, high),
            .ceil_mode = dice(0, 1) == 0,
            .count_include_pad = dice(0, 1) == 0};
     static const std::int64_t channels[] = {1, 2, 3, 8, 16, 17};
@@ -67,7 +66,7 @@ std::string text(const PoolCase& c) {
   static const char* const names[] = {"avg_pool", "leaky_avg_pool", "max_pool"};
   return fmt::format("{} of {}, {}, kernel {}, stride {}, dilation {}, padding {} and {}, ceil {}, counts padding {}, slope {}",
                      names[static_cast<int>(c.kind)], c.integers ? "integers" : "reals", c.x, three(c.a.kernel),
-                     three(c.a.stride), three(c.a.dilation), three(c.a.padding_low), three(c.a.padding_high), c.a.ceil_mode,
+                     three(c.a.stride), three(c.a.dilation), three(c.a.padding.low), three(c.a.padding.high), c.a.ceil_mode,
                      c.a.count_include_pad, c.slope);
 }
 
@@ -92,9 +91,9 @@ void each_window(const PoolCase& c, F f) {
               Extent3 at{};
               for (std::size_t i = 0; i < 3; ++i) {
                 const auto extent = c.x[static_cast<int>(i) + 1];
-                at[i] = o[i] * c.a.stride[i] - c.a.padding_low[i] + tap[i] * c.a.dilation[i];
+                at[i] = o[i] * c.a.stride[i] - c.a.padding.low[i] + tap[i] * c.a.dilation[i];
                 inside = inside && at[i] >= 0 && at[i] < extent;
-                padded = padded && at[i] < extent + c.a.padding_high[i];
+                padded = padded && at[i] < extent + c.a.padding.high[i];
               }
               counted += c.a.count_include_pad ? padded : inside;
               if (inside)

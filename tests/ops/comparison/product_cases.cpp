@@ -45,14 +45,13 @@ ProductCase random_conv_product(Dice& dice) {
     const Shape x{dice(1, 3), dice(2, 6), dice(1, 4), dice(1, 4), in};
     ConvAttributes a{.stride = three(dice, 1, 3),
                      .dilation = three(dice, 1, 2),
-                     .padding_low = three(dice, 0, 2),
-                     .padding_high = three(dice, 0, 2),
+                     .padding = Padding::sides(three(dice, 0, 2), three(dice, 0, 2)),
                      .groups = groups,
                      .activation = random_activation(dice)};
     bool fits = true;
     for (std::size_t i = 0; i < 3; ++i)
-      fits = fits && window_outputs(x[static_cast<int>(i) + 1], k[i], a.stride[i], a.dilation[i], a.padding_low[i],
-                                    a.padding_high[i]) > 0;
+      fits = fits && window_outputs(x[static_cast<int>(i) + 1], k[i], a.stride[i], a.dilation[i], a.padding.low[i],
+                                    a.padding.high[i]) > 0;
     if (!fits) continue;
     return {"conv",
             x,
@@ -72,14 +71,13 @@ ProductCase random_conv_transpose_product(Dice& dice) {
     const Shape x{dice(1, 2), dice(2, 5), dice(1, 3), dice(1, 3), in};
     ConvTransposeAttributes a{.stride = three(dice, 1, 3),
                               .dilation = three(dice, 1, 2),
-                              .padding_low = three(dice, 0, 1),
-                              .padding_high = three(dice, 0, 1),
+                              .padding = Padding::sides(three(dice, 0, 1), three(dice, 0, 1)),
                               .groups = groups,
                               .activation = random_activation(dice)};
     bool fits = true;
     for (std::size_t i = 0; i < 3; ++i) {
       a.output_padding[i] = dice(0, a.stride[i] - 1);
-      fits = fits && (x[static_cast<int>(i) + 1] - 1) * a.stride[i] - a.padding_low[i] - a.padding_high[i] +
+      fits = fits && (x[static_cast<int>(i) + 1] - 1) * a.stride[i] - a.padding.low[i] - a.padding.high[i] +
                              a.dilation[i] * (k[i] - 1) + a.output_padding[i] >=
                          0;
     }

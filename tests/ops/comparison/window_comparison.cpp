@@ -47,21 +47,20 @@ WindowCase draw(Dice& dice) {
       const auto reach = (k[i] - 1) * c.a.dilation[i] + 1;
       return dice(0, 9) == 0 ? dice(reach, reach + 2) : dice(0, reach - 1);
     };
-    c.a.padding_low = each(padding);
-    c.a.padding_high = each(padding);
+    c.a.padding = Padding::sides(each(padding), each(padding));
     c.x = {dice(1, 3), n[0], n[1], n[2], in};
     const auto other = c.transposed ? out / c.a.groups : in / c.a.groups;
     c.w = {c.transposed ? in : out, k[0], k[1], k[2], other};
     if (c.transposed) {
       c.output_padding = each([&](std::size_t i) { return dice(0, c.a.stride[i] - 1); });
       c.outputs = each([&](std::size_t i) {
-        return (n[i] - 1) * c.a.stride[i] - c.a.padding_low[i] - c.a.padding_high[i] + c.a.dilation[i] * (k[i] - 1) +
+        return (n[i] - 1) * c.a.stride[i] - c.a.padding.low[i] - c.a.padding.high[i] + c.a.dilation[i] * (k[i] - 1) +
                c.output_padding[i] + 1;
       });
     } else {
       c.slope = dice(0, 1) == 0 ? 1 : dice(0, 1) == 0 ? 0.25 : 0;
       c.outputs = each([&](std::size_t i) {
-        return window_outputs(n[i], k[i], c.a.stride[i], c.a.dilation[i], c.a.padding_low[i], c.a.padding_high[i]);
+        return window_outputs(n[i], k[i], c.a.stride[i], c.a.dilation[i], c.a.padding.low[i], c.a.padding.high[i]);
       });
     }
     const auto least = *std::min_element(c.outputs.begin(), c.outputs.end());
@@ -80,7 +79,7 @@ struct Kernels {
          .kernel = {c.w[1], c.w[2], c.w[3]},
          .stride = c.a.stride,
          .dilation = c.a.dilation,
-         .pad_low = c.a.padding_low,
+         .pad_low = c.a.padding.low,
          .in_channels = c.w[4] * c.a.groups,
          .out_channels = c.w[0],
          .groups = c.a.groups};
@@ -123,7 +122,7 @@ std::string text(const WindowCase& c) {
   return fmt::format(
       "{} of {}, {} by {}, stride {}, dilation {}, padding {} and {}, output padding {}, groups {}, bias {}, slope {}",
       c.transposed ? "conv_transpose" : "conv", c.integers ? "integers" : "reals", c.x, c.w, three(c.a.stride),
-      three(c.a.dilation), three(c.a.padding_low), three(c.a.padding_high), three(c.output_padding), c.a.groups, c.bias, c.slope);
+      three(c.a.dilation), three(c.a.padding.low), three(c.a.padding.high), three(c.output_padding), c.a.groups, c.bias, c.slope);
 }
 
 Truth truth_of(const WindowCase& c, const std::vector<std::vector<double>>& in, std::vector<double> g) {
@@ -186,8 +185,7 @@ ComparisonCase window_comparison(std::uint64_t seed) {
     return conv_transpose(x[0], x[1], bias,
                           {.stride = c.a.stride,
                            .dilation = c.a.dilation,
-                           .padding_low = c.a.padding_low,
-                           .padding_high = c.a.padding_high,
+                           .padding = c.a.padding,
                            .output_padding = c.output_padding,
                            .groups = c.a.groups});
   };

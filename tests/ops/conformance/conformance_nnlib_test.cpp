@@ -68,11 +68,8 @@ std::string run_convolution(const Json& entry, DType type, double tolerance) {
   // A true convolution is a cross-correlation with the flipped kernel.
   const Tensor kernel = entry["kernel_is_flipped"].get<bool>() ? flip(w, {1, 2, 3}) : w;
   const auto padding = triple_of(entry["padding"], 0);
-  const Tensor y = local::conv(x, kernel,
-                               {.stride = triple_of(entry["stride"], 1),
-                                .dilation = triple_of(entry["dilation"], 1),
-                                .padding_low = padding,
-                                .padding_high = padding});
+  const Tensor y = local::conv(
+      x, kernel, {.stride = triple_of(entry["stride"], 1), .dilation = triple_of(entry["dilation"], 1), .padding = padding});
   const auto gradients = tape.vjp({y}, {constant(y)}, {x, w});
   if (!close(y, entry["y"], tolerance)) return "y";
   if (!close(gradients[0], entry["dx"], tolerance)) return "dx";
@@ -86,8 +83,7 @@ std::string run_pool(const Json& entry, DType type, double tolerance) {
   const auto padding = triple_of(entry["padding"], 0);
   const PoolAttributes attributes{.kernel = triple_of(entry["kernel"], 1),
                                   .stride = triple_of(entry["stride"], 1),
-                                  .padding_low = padding,
-                                  .padding_high = padding,
+                                  .padding = padding,
                                   .count_include_pad = entry["count_include_pad"].get<bool>()};
   Tape tape;
   Tensor y;

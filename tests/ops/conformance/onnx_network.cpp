@@ -63,11 +63,11 @@ Extent3 triple(const std::vector<OnnxWindow>& windows, std::int64_t OnnxWindow::
 
 Arguments conv_operator(const OnnxNode& node, const Arguments& in) {
   const auto windows = windows_of(node, spatial(in[0]), node.integers("kernel_shape", spatial(in[1])));
-  const ConvAttributes attributes{.stride = triple(windows, &OnnxWindow::stride, 1),
-                                  .dilation = triple(windows, &OnnxWindow::dilation, 1),
-                                  .padding_low = triple(windows, &OnnxWindow::low, 0),
-                                  .padding_high = triple(windows, &OnnxWindow::high, 0),
-                                  .groups = node.integer("group", 1)};
+  const ConvAttributes attributes{
+      .stride = triple(windows, &OnnxWindow::stride, 1),
+      .dilation = triple(windows, &OnnxWindow::dilation, 1),
+      .padding = Padding::sides(triple(windows, &OnnxWindow::low, 0), triple(windows, &OnnxWindow::high, 0)),
+      .groups = node.integer("group", 1)};
   const Tensor x = to_volume(in[0]), w = to_volume(in[1]);
   const Tensor y =
       given(in, 2) ? local::conv_bias_activation(x, w, in[2], Activation::none, attributes) : local::conv(x, w, attributes);
@@ -84,12 +84,12 @@ Arguments conv_transpose_operator(const OnnxNode& node, const Arguments& in) {
     output_padding[3 - windows.size() + d] =
         window.out - ((window.in - 1) * window.stride + window.dilation * (window.kernel - 1) + 1 - window.low - window.high);
   }
-  const ConvTransposeAttributes attributes{.stride = triple(windows, &OnnxWindow::stride, 1),
-                                           .dilation = triple(windows, &OnnxWindow::dilation, 1),
-                                           .padding_low = triple(windows, &OnnxWindow::low, 0),
-                                           .padding_high = triple(windows, &OnnxWindow::high, 0),
-                                           .output_padding = output_padding,
-                                           .groups = node.integer("group", 1)};
+  const ConvTransposeAttributes attributes{
+      .stride = triple(windows, &OnnxWindow::stride, 1),
+      .dilation = triple(windows, &OnnxWindow::dilation, 1),
+      .padding = Padding::sides(triple(windows, &OnnxWindow::low, 0), triple(windows, &OnnxWindow::high, 0)),
+      .output_padding = output_padding,
+      .groups = node.integer("group", 1)};
   const Tensor y = local::conv_transpose(to_volume(in[0]), to_volume(in[1]), attributes);
   return {from_volume(given(in, 2) ? y + in[2] : y, in[0].rank())};
 }
@@ -100,8 +100,7 @@ PoolAttributes pool_attributes(const OnnxNode& node, const std::vector<OnnxWindo
   return {.kernel = triple(windows, &OnnxWindow::kernel, 1),
           .stride = triple(windows, &OnnxWindow::stride, 1),
           .dilation = triple(windows, &OnnxWindow::dilation, 1),
-          .padding_low = triple(windows, &OnnxWindow::low, 0),
-          .padding_high = triple(windows, &OnnxWindow::high, 0),
+          .padding = Padding::sides(triple(windows, &OnnxWindow::low, 0), triple(windows, &OnnxWindow::high, 0)),
           .ceil_mode = node.integer("ceil_mode", 0) != 0,
           .count_include_pad = node.integer("count_include_pad", 0) != 0};
 }

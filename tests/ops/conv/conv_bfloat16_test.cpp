@@ -50,8 +50,8 @@ Operands operands_of(const ConvProblem& p, std::uint64_t key) {
   Operands o{.x = numbers({p.batch, p.in[0], p.in[1], p.in[2], p.in_channels}, key),
              .w = numbers({p.out_channels, p.kernel[0], p.kernel[1], p.kernel[2], p.in_channels / p.groups}, key + 1),
              .g = numbers({p.batch, p.out[0], p.out[1], p.out[2], p.out_channels}, key + 2),
-             .a = {.stride = p.stride, .dilation = p.dilation, .padding_low = p.pad_low, .groups = p.groups}};
-  for (std::size_t i = 0; i < 3; ++i) o.a.padding_high[i] = pad_high(p, i);
+             .a = {.stride = p.stride, .dilation = p.dilation, .padding = Padding::sides(p.pad_low, 0), .groups = p.groups}};
+  for (std::size_t i = 0; i < 3; ++i) o.a.padding.high[i] = pad_high(p, i);
   return o;
 }
 
@@ -122,10 +122,9 @@ TEST_CASE("bfloat16 convolutions are the plain ones, rounded once") {
 TEST_CASE("bfloat16 convolutions keep NaN, whatever the activation") {
   for (const double slope : {0.0, 0.01, 1.0}) {
     const Tensor x = full({1, 6, 6, 6, 32}, NAN, DType::bfloat16), w = numbers({32, 3, 3, 3, 32}, 1);
-    const Tensor y = local::conv_bias_activation(x, w, {}, Activation::leaky_relu(slope), {.padding_low = 1, .padding_high = 1});
+    const Tensor y = local::conv_bias_activation(x, w, {}, Activation::leaky_relu(slope), {.padding = 1});
     CHECK(std::ranges::all_of(y.to_vector(), [](double v) { return std::isnan(v); }));
-    CHECK(std::ranges::all_of(conv_data(y, w, {6, 6, 6}, {.padding_low = 1, .padding_high = 1}).to_vector(),
-                              [](double v) { return std::isnan(v); }));
+    CHECK(std::ranges::all_of(conv_data(y, w, {6, 6, 6}, {.padding = 1}).to_vector(), [](double v) { return std::isnan(v); }));
   }
 }
 
@@ -134,7 +133,7 @@ TEST_CASE("bfloat16 gradients of weights over many equal cells") {
   ConvProblem p = cube(100, 16, 16);
   p.batch = 1;
   const Tensor x = full({1, 100, 100, 100, 16}, 0.7, DType::bfloat16), g = full({1, 100, 100, 100, 16}, 0.3, DType::bfloat16);
-  const auto found = conv_weight(x, g, p.kernel, {.padding_low = 1, .padding_high = 1}).to_vector();
+  const auto found = conv_weight(x, g, p.kernel, {.padding = 1}).to_vector();
   const double each = values(full({1}, 0.7, DType::bfloat16))[0] * values(full({1}, 0.3, DType::bfloat16))[0];
   for (std::size_t i = 0; i < found.size(); ++i) {
     double cells = 1;  // cells that a tap reads
@@ -146,7 +145,7 @@ TEST_CASE("bfloat16 gradients of weights over many equal cells") {
 TEST_CASE("bfloat16 convolutions and their gradients are recorded in 16 bits") {
   const Tensor x = numbers({1, 8, 8, 8, 32}, 1).as_variable(), w = numbers({32, 3, 3, 3, 32}, 2).as_variable();
   Tape tape;
-  const Tensor y = local::conv(x, w, {.padding_low = 1, .padding_high = 1});
+  const Tensor y = local::conv(x, w, {.padding = 1});
   CHECK(y.dtype() == DType::bfloat16);
   for (const auto& entry : tape.entries())
     for (const auto& input : entry.inputs) CHECK(input.dtype() == DType::bfloat16);
