@@ -19,6 +19,7 @@
 #include "comm/distributed/stages.h"
 #include "comm/distributed/upsample.h"
 #include "comm/halos/exchange.h"
+#include "comm/halos/padding.h"
 #include "comm/halos/periodic.h"
 #include "comm/halos/window_plan.h"
 #include "comm/hdf5/hdf5_file.h"

@@ -3,6 +3,7 @@
 
 #include "ops/array/creation.h"
 #include "ops/array/derivatives.h"
+#include "ops/array/padding.h"
 #include "ops/array/shapes.h"
 #include "ops/array/statistics.h"
 #include "ops/conv/conv.h"

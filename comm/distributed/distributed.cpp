@@ -8,6 +8,7 @@
 #include "comm/distributed/local_parts.h"
 #include "comm/halos/ghosts.h"
 #include "comm/halos/overlapped.h"
+#include "comm/halos/padding.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
@@ -47,8 +48,9 @@ Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes, 
   return conv(x, w, Tensor(), attributes, outputs);
 }
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes, const SplitOutputs& outputs) {
-  const auto plan = spatial::plan_conv(x, w, bias, attributes, outputs);
-  return spatial::run_conv(plan, x, w, bias);
+  auto a = attributes;
+  const Tensor padded = spatial::with_copies(x, a.padding);
+  return spatial::run_conv(spatial::plan_conv(padded, w, bias, a, outputs), padded, w, bias);
 }
 
 Tensor spatial::avg_pool(const ConvPlan& plan, const Tensor& y, const PoolAttributes& pool, Activation activation) {
@@ -63,8 +65,38 @@ Tensor spatial::max_pool(const ConvPlan& plan, const Tensor& y, const PoolAttrib
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes, const SplitOutputs& outputs) {
   return conv_transpose(x, w, Tensor(), attributes, outputs);
 }
+namespace {
+
+// The transposed convolution without the ends that copy elements, then the adjoint of that padding, then bias and activation. The
+// result is split as with zeros.
+Tensor copied_back(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& a,
+                   const SplitOutputs& outputs) {
+  auto whole = a;
+  whole.padding = without_copies(a.padding), whole.activation = Activation::none;
+  const auto copies = copies_of(a.padding);
+  const Tensor y = conv_transpose(x, w, whole, outputs);
+  std::shared_ptr<Layout> layout;
+  if (y.layout()) {
+    layout = std::make_shared<Layout>(*y.layout());
+    for (std::size_t i = 0; i < 3; ++i) {
+      const int d = static_cast<int>(i) + 1, axis = layout->axis_of(d);
+      auto& n = layout->global[d];
+      n -= copies.low[i] + copies.high[i];
+      require(n >= 0, "[conv_transpose] padding leaves nothing in dimension {}: {}", d, x);
+      if (axis < 0) continue;
+      const WindowSpec window{spatial_extent(w)[i], a.stride[i], a.padding.low[i], a.dilation[i]};
+      auto& cuts = layout->axes[static_cast<std::size_t>(axis)].cuts;
+      cuts = centred_cuts_transposed(window, n, x.layout()->axes[static_cast<std::size_t>(axis)].cuts);
+    }
+  }
+  return bias_activation(spatial::unpad(y, copies, layout), bias, a.activation);
+}
+
+}  // namespace
+
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvTransposeAttributes& attributes,
                       const SplitOutputs& outputs) {
+  if (adds_copies(attributes.padding)) return copied_back(x, w, bias, attributes, outputs);
   ConvTransposeAttributes a = attributes;
   const auto product =
       spatial::plan_product("conv_transpose", x, w, bias, {.groups = a.groups, .transposed = true, .outputs = outputs});
@@ -108,8 +140,20 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
   return layout ? spatial::whole_product(product, y.with_layout(layout), bias, activation) : y;
 }
 
+namespace {
+
+template <class Pooling>
+Tensor pooled_with_copies(const Tensor& x, PoolAttributes a, const Pooling& pooling) {
+  const Tensor padded = spatial::with_copies(x, a.padding);
+  return pooling(padded, a);
+}
+
+}  // namespace
+
 Tensor avg_pool(const Tensor& x, const PoolAttributes& a, Activation activation) {
   if (!x.layout()) return local::activated_avg_pool(x, activation, a);
+  if (adds_copies(a.padding))
+    return pooled_with_copies(x, a, [&](const Tensor& y, const PoolAttributes& rest) { return avg_pool(y, rest, activation); });
   const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.layout()->global[4]);
   const auto padded = windowed_input(x, plan);
   return averaged(padded, local_window(padded, plan, a), activation, plan.out, global_spatial(x), a);
@@ -117,6 +161,7 @@ Tensor avg_pool(const Tensor& x, const PoolAttributes& a, Activation activation)
 
 Tensor max_pool(const Tensor& x, const PoolAttributes& a) {
   if (!x.layout()) return local::max_pool(x, a);
+  if (adds_copies(a.padding)) return pooled_with_copies(x, a, max_pool);
   const auto plan = windowed_plan(*x.layout(), pooling(x, a), x.layout()->global[4]);
   const auto padded = windowed_input(x, plan);
   return maximum(padded, local_window(padded, plan, a), plan.out);

@@ -4,7 +4,8 @@
 // boxes. Parameters, which are the same on all ranks, are replicated over exactly those grid axes along which x varies:
 // replicating over more axes would multiply their gradient. If x has 16 bits, float32 weights and biases are rounded to x's
 // type after they are replicated; so their gradients are reduced in float32. Halos travel in 16 bits. Norms' statistics, gamma
-// and beta stay float32. Channels and weights may be split, too; channels.h describes this.
+// and beta stay float32. Channels and weights may be split, too; channels.h describes this. Padding modes other than zeros cost
+// one more exchange for each split dimension: pad() of comm/halos/padding.h comes before the window.
 
 #include "comm/distributed/bias_activation.h"
 #include "comm/distributed/channels.h"

@@ -206,6 +206,7 @@ ops::Window local_window(const Extent3& padded, const Layout& out, const std::ar
 
 ConvPlan plan_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const ConvAttributes& attributes,
                    const SplitOutputs& outputs, const PoolAttributes* pool) {
+  require(!adds_copies(attributes.padding), "[conv] a plan has no padding modes: {}", x);  // with_copies() comes first
   ConvPlan plan{.product = plan_product("conv", x, w, bias, {.groups = attributes.groups, .outputs = outputs}), .a = attributes};
   plan.activation = std::exchange(plan.a.activation, Activation::none);
   plan.a.groups = plan.product.groups;
@@ -216,7 +217,8 @@ ConvPlan plan_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const C
   if (!x.layout()) return plan;
   const auto s = convolution(in, kernel, plan.a);
   plan.window = windowed_plan(*plan.product.x, s, weight[0]);
-  if (pool && weight.rank() == 5 && plan.activation == Activation::none && plan.product.axes.empty())
+  if (pool && !adds_copies(pool->padding) && weight.rank() == 5 && plan.activation == Activation::none &&
+      plan.product.axes.empty())
     merge_pool(plan, s, *pool, x.dtype());
   const auto& product = plan.product;
   const bool moved =

@@ -45,7 +45,8 @@ struct ConvPlan {
   std::optional<PoolPlan> pool{};  // none: the outputs are those of conv()
 };
 
-// Plans conv(x, w, bias, attributes, outputs); sends nothing. Errors: operands or attributes that do not fit. `pool` is the
+// Plans conv(x, w, bias, attributes, outputs); sends nothing. Errors: operands or attributes that do not fit, padding modes other
+// than zeros, which with_copies() in padding.h turns into zeros. `pool` is the
 // pooling that follows, if there is one. There is one exchange for both, and each rank computes all places that its windows read,
 // where halos wide enough for both windows are fewer bytes than two separate halos, and the places that ranks then compute twice
 // are few in comparison.

@@ -27,6 +27,8 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
   const bool hybrid = o_.variant == CosmoFlowVariant::hybrid;
   require(hybrid || !o_.batch_norm, "[cosmoflow] only the hybrid variant has batch norm");
   if (o_.variant == CosmoFlowVariant::pyramid) {
+    require(o_.padding_mode == PaddingMode::zeros || o_.padding_mode == PaddingMode::circular,
+            "[cosmoflow] the variant pyramid has circular padding, not {}", name_of(o_.padding_mode));
     pyramid_.emplace(*this, "pyramid", o_.filters);
     norm_.emplace(*this, "norm");
     dropouts_.add(*this, "dropout1", {.keep = o_.keep > 0 ? o_.keep : 1});
@@ -40,7 +42,7 @@ CosmoFlow::CosmoFlow(const CosmoFlowOptions& options) : o_(options) {
     convs_.add(*this, fmt::format("conv{}", i + 1),
                {.out = channels[i],
                 .kernel = 3,
-                .padding = 1,
+                .padding = {1, o_.padding_mode},
                 .bias = !hybrid,
                 .activation = o_.batch_norm ? Activation::none : activation});
     if (o_.batch_norm) norms_.add(*this, fmt::format("norm{}", i + 1), o_.norm);
@@ -65,7 +67,7 @@ Tensor CosmoFlow::block(const Tensor& x, std::size_t i) {
   const auto name = fmt::format("pool{}", i + 1);
   const auto outputs = (extent_of(x) + stride[0] - 1) / stride[0];
   if (!hybrid) return conv.pooled(x, name, nn::Pooling::maximum, {.kernel = 2, .stride = 2});
-  const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = 1};
+  const PoolAttributes pool{.kernel = 3, .stride = 2, .padding = {1, o_.padding_mode}};
   const bool pools = outputs > 2;
   const auto activation = conv.activation();
   if (!o_.batch_norm)

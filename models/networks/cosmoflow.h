@@ -23,6 +23,8 @@ struct CosmoFlowOptions {
   std::int64_t filters = 0;  // of the first convolution, the others in proportion; 0: the variant's (hybrid 16, mlperf 32,
                              // pyramid 16)
   std::int64_t targets = 4;
+  // Of convolutions and average pools; circular for periodic boxes. The variant pyramid is always circular.
+  PaddingMode padding_mode = PaddingMode::zeros;
 };
 
 // [N, W, W, W, C] -> [N, targets], W a power of two, at least 16, for mlperf at least 32.

@@ -1,6 +1,6 @@
 #include "models/networks/pyramid.h"
 
-#include "comm/halos/periodic.h"
+#include "comm/halos/padding.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/views/views.h"
 
@@ -53,7 +53,7 @@ Tensor Pyramid::operator()(const Tensor& input) {
     const auto w = parameter(name + ".weight", {filters_, kernel, kernel, kernel, inputs},
                              nn::he_normal(static_cast<double>(inputs * kernel * kernel * kernel)));
     const auto bias = parameter(name + ".bias", {filters_}, nn::constant_value(0), false);
-    const auto padded = pad_periodic(x, 1);
+    const auto padded = pad(x, {1, PaddingMode::circular});
     nn::LayerScope scope(path() + "." + name, "conv", w.elements() + bias.elements());
     features.push_back(scope.done(join_redshifts(global_avg_pool(conv(padded, w, bias, {.activation = activation})), redshifts)));
     if (side / 2 >= smallest_side) x = halved(padded);

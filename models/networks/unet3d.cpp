@@ -42,7 +42,7 @@ UNet3d::Block UNet3d::block(const std::string& name, std::int64_t first, std::in
                      {.out = out,
                       .kernel = 3,
                       .stride = number == 1 ? stride : Triple(1),
-                      .padding = 1,
+                      .padding = {1, o_.padding_mode},
                       .bias = o_.norm->kind == Kind::none,
                       .start = nn::WeightStart::he_fan_out});
     result.norms.push_back(nn::make_norm(*this, fmt::format("{}.norm{}", name, number), *o_.norm));

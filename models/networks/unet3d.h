@@ -19,6 +19,7 @@ struct UNet3dOptions {
   std::vector<std::int64_t> filters{};
   std::optional<nn::NormAttributes> norm{};  // except its activation; none: the variant's
   std::int64_t classes = 3;
+  PaddingMode padding_mode = PaddingMode::zeros;  // of the convolutions; circular for periodic boxes
   // Keeps only the input and the result of each block of two convolutions and recomputes the block in the replay.
   bool recompute = false;
 };

@@ -6,6 +6,7 @@
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/channel_parts.h"
 #include "comm/halos/overlapped.h"
+#include "comm/halos/padding.h"
 #include "framework/engine/cost.h"
 #include "framework/engine/tape.h"
 #include "models/nn/layer_split.h"
@@ -58,12 +59,13 @@ Conv3d::Convolved Conv3d::convolved(const Tensor& taken, bool with_bias, Activat
   const auto w =
       parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out), true,
                 stored(layouts.weight, shape));
-  const auto x = cut_beside(computed(input), w, product);
+  auto padding = a_.padding;
+  const auto x = cut_beside(spatial::with_copies(computed(input), padding), w, product);
   const auto made = bias(layouts.bias);  // called here even where the bias is added later, because it declares the parameter
   const auto b = with_bias ? made : Tensor();
   const ConvAttributes attributes{.stride = stride.value_or(a_.stride),
                                   .dilation = a_.dilation,
-                                  .padding = a_.padding,
+                                  .padding = padding,
                                   .groups = a_.groups,
                                   .activation = activation};
   Convolved result{spatial::plan_conv(x, w, b, attributes, layouts.outputs, pool), {}};

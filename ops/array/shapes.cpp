@@ -163,33 +163,4 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis) {
   return reshape(take(reshape(x, Shape{x.elements()}), reshape(place, Shape{place.elements()})), indices.shape());
 }
 
-namespace {
-
-// `count` elements that padding adds before x (at_end: after x) along dimension d.
-Tensor beyond(const Tensor& x, int d, std::int64_t count, bool at_end, PadMode mode) {
-  const std::int64_t n = x.dim(d), skipped = mode == PadMode::reflect ? 1 : 0;
-  require(count >= 0 && (count == 0 || n > 0), "[pad] cannot pad by {} elements along dimension {} of {}", count, d, x);
-  if (mode == PadMode::edge) return repeat(slice(x, d, at_end ? n - 1 : 0, at_end ? n : 1), count, d);
-  require(count + skipped <= n, "[pad] {} elements at an end of dimension {}, which has {}: {}", count, d, n, x);
-  if (mode == PadMode::wrap) return at_end ? slice(x, d, 0, count) : slice(x, d, n - count, n);
-  return flip(at_end ? slice(x, d, n - skipped - count, n - skipped) : slice(x, d, skipped, skipped + count), {d});
-}
-
-}  // namespace
-
-Tensor pad(const Tensor& x, const Shape& low, const Shape& high, PadMode mode) {
-  require(low.rank() == x.rank() && high.rank() == x.rank(),
-          "[pad] one number of elements for each dimension, got {} and {} for {}", low, high, x);
-  Tensor y = x;
-  for (int d = 0; d < x.rank(); ++d) {
-    if (low[d] == 0 && high[d] == 0) continue;
-    require_whole("pad", x, std::array{d});
-    std::vector<Tensor> parts{y};
-    if (low[d] != 0) parts.insert(parts.begin(), beyond(y, d, low[d], false, mode));
-    if (high[d] != 0) parts.push_back(beyond(y, d, high[d], true, mode));
-    y = concatenate(parts, d);
-  }
-  return y;
-}
-
 }  // namespace mpigrad

@@ -43,14 +43,4 @@ Tensor take(const Tensor& x, const Tensor& indices, int axis);
 // y[.., i, ..] = x[.., indices[.., i, ..], ..]; `indices` (int64) has x's shape except along that dimension.
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, int axis);
 
-// Values of the padding at the ends of x = [a b c], shown with two elements at either end:
-enum class PadMode : std::uint8_t {
-  edge,       // a a | a b c | c c
-  reflect,    // c b | a b c | b a
-  symmetric,  // b a | a b c | c b
-  wrap,       // b c | a b c | a b   (periodic)
-};
-// Adds low[d] elements before and high[d] after along each dimension d, at most its extent (reflect: one less).
-Tensor pad(const Tensor& x, const Shape& low, const Shape& high, PadMode mode);
-
 }  // namespace mpigrad

@@ -1,6 +1,7 @@
 #include "ops/conv/conv.h"
 
 #include "framework/base/joined.h"
+#include "ops/array/padding.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/activation_adjoints.h"
 
@@ -132,33 +133,45 @@ void require_kernel_fits(std::string_view op, const Extent3& extent, const Exten
 }
 
 namespace {
-// Ops must not ignore an activation silently.
-const ConvAttributes& without_activation(std::string_view op, const ConvAttributes& a) {
+// Ops must not ignore an activation or a padding mode silently.
+const ConvAttributes& for_op(std::string_view op, const ConvAttributes& a) {
   require(a.activation == Activation::none, "[{}] has no activation; use conv() or local::conv_bias_activation()", op);
+  require(!adds_copies(a.padding), "[{}] has no padding modes; use conv(), conv_transpose() or pad()", op);
+  return a;
+}
+ConvAttributes without_copies(ConvAttributes a) {
+  a.padding = mpigrad::without_copies(a.padding);
   return a;
 }
 }  // namespace
 
 Tensor local::conv(const Tensor& x, const Tensor& w, const ConvAttributes& a) {
+  if (adds_copies(a.padding)) return conv(pad(x, copies_of(a.padding)), w, without_copies(a));
   if (!x.layout() && x.rank() == 5 && w.rank() == 5) require_kernel_fits("conv", spatial_extent(x), spatial_extent(w), a);
-  return mpigrad::apply(ops::Conv{without_activation("conv", a)}, {x, w});
+  return mpigrad::apply(ops::Conv{for_op("conv", a)}, {x, w});
 }
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& a) {
-  return mpigrad::apply(ops::ConvData{without_activation("conv_data", a), extent}, {g, w});
+  return mpigrad::apply(ops::ConvData{for_op("conv_data", a), extent}, {g, w});
 }
 Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& a) {
-  return mpigrad::apply(ops::ConvWeight{without_activation("conv_weight", a), kernel}, {x, g});
+  return mpigrad::apply(ops::ConvWeight{for_op("conv_weight", a), kernel}, {x, g});
 }
 Tensor local::conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                    const ConvAttributes& a) {
+  if (adds_copies(a.padding)) return conv_bias_activation(pad(x, copies_of(a.padding)), w, bias, activation, without_copies(a));
   return fused_or_behind(activation, [&](auto fused) {
     if (!bias && fused.is_none()) return conv(x, w, a);
-    return mpigrad::apply(ops::ConvBiasActivation{without_activation("conv_bias_activation", a), fused}, {x, w, bias});
+    return mpigrad::apply(ops::ConvBiasActivation{for_op("conv_bias_activation", a), fused}, {x, w, bias});
   });
 }
 
 Tensor local::conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& a) {
   ops::require_operands("conv_transpose", x, w);
+  if (adds_copies(a.padding)) {
+    auto whole = a;
+    whole.padding = mpigrad::without_copies(a.padding);
+    return unpad(conv_transpose(x, w, whole), copies_of(a.padding));
+  }
   require(a.activation == Activation::none, "[conv_transpose] local::conv_transpose() has no activation");
   require_window("conv_transpose", spatial_extent(w), a.stride, a.dilation);
   require(x.dim(4) == w.dim(0), "[conv_transpose] input has {} channels, weight takes {}: {} and {}", x.dim(4), w.dim(0), x, w);

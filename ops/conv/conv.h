@@ -22,12 +22,13 @@ struct ConvAttributes {
 };
 
 namespace local {
-// y = dT/dg.  D' = floor((D + low + high - dilation (kd - 1) - 1) / stride) + 1;  a kernel that does not fit is refused
+// y = dT/dg.  D' = floor((D + low + high - dilation (kd - 1) - 1) / stride) + 1;  a kernel that does not fit is refused. With a
+// padding mode other than zeros: the convolution of pad(x, padding), ops/array/padding.h.
 Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes = {});
 }  // namespace local
-// xbar = dT/dx, of spatial extent `extent`. As a forward op it is the transposed convolution.
+// xbar = dT/dx, for padding with zeros, of spatial extent `extent`. As a forward op it is the transposed convolution.
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& attributes = {});
-// wbar = dT/dw, of kernel extent `kernel`
+// wbar = dT/dw, for padding with zeros, of kernel extent `kernel`
 Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {});
 namespace local {
 // activation(conv(x, w) + bias), in one pass where the activation is fused; bias [K] or none.
@@ -36,7 +37,9 @@ Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias
 }  // namespace local
 
 // Transposed convolution: x: [N, D, H, W, C], w: [C, kd, kh, kw, K/groups] -> [N, D', H', W', K],
-// D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1
+// D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1. In every padding mode it is the adjoint of the
+// convolution with the same padding: zeros crop the result, circular adds what is beyond an end to the opposite end, replicate,
+// reflect and symmetric add it to the elements that they copy. (PyTorch's has no modes but zeros.)
 struct ConvTransposeAttributes {
   Triple stride = 1, dilation = 1;
   Padding padding = 0;
@@ -46,7 +49,7 @@ struct ConvTransposeAttributes {
 };
 namespace local {
 // The transposed convolution of one block, without activation. Errors: an activation in `attributes`, channels of x and w that
-// differ, channels that are not a multiple of the groups, padding that leaves no output.
+// differ, channels that are not a multiple of the groups, padding that leaves no output or copies more elements than there are.
 Tensor conv_transpose(const Tensor& x, const Tensor& w, const ConvTransposeAttributes& attributes = {});
 }  // namespace local
 

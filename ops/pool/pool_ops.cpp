@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/base/joined.h"
+#include "ops/array/padding.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
 
@@ -92,16 +93,18 @@ ops::Window window_of(const Tensor& x, const PoolAttributes& a) {
 
 }  // namespace
 
-Extent3 pool_outputs(const Extent3& extent, const PoolAttributes& a) {
-  Extent3 out{};
+Extent3 pool_outputs(const Extent3& unpadded, const PoolAttributes& a) {
+  const auto copies = copies_of(a.padding), rest = without_copies(a.padding);
+  Extent3 out{}, extent = unpadded;
   for (std::size_t i = 0; i < 3; ++i) {
-    const auto room = extent[i] + a.padding.low[i] + a.padding.high[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
+    extent[i] += copies.low[i] + copies.high[i];
+    const auto room = extent[i] + rest.low[i] + rest.high[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
     if (room < 0) {  // the window is larger than the padded input: in ceil mode it is a first, partial one
       out[i] = a.ceil_mode && room + a.stride[i] > 0 && extent[i] > 0 ? 1 : 0;
       continue;
     }
     out[i] = room / a.stride[i] + 1;
-    if (a.ceil_mode && room % a.stride[i] != 0 && out[i] * a.stride[i] < extent[i] + a.padding.low[i]) ++out[i];
+    if (a.ceil_mode && room % a.stride[i] != 0 && out[i] * a.stride[i] < extent[i] + rest.low[i]) ++out[i];
   }
   return out;
 }
@@ -133,7 +136,20 @@ Tensor with_divisors(Tensor y, const Extent3& in, const PoolAttributes& a, const
   return y;
 }
 
+namespace {
+
+// pooling(pad(x), the rest of the padding).
+template <class Pooling>
+auto of_padded(const Tensor& x, PoolAttributes a, const Pooling& pooling) {
+  const Tensor padded = local::pad(x, copies_of(a.padding));
+  a.padding = without_copies(a.padding);
+  return pooling(padded, a);
+}
+
+}  // namespace
+
 Tensor local::avg_pool(const Tensor& x, const PoolAttributes& a) {
+  if (adds_copies(a.padding)) return of_padded(x, a, avg_pool);
   const auto window = window_of(x, a);
   return with_divisors(mpigrad::apply(ops::AvgPool{window}, {x}), window.in, a, {0, 0, 0}, window.out);
 }
@@ -141,11 +157,14 @@ Tensor local::avg_pool(const Tensor& x, const PoolAttributes& a) {
 Tensor local::activated_avg_pool(const Tensor& x, Activation activation, const PoolAttributes& a) {
   if (activation.is_none()) return avg_pool(x, a);
   if (!activation.is_fused()) return avg_pool(activate(x, activation), a);
+  if (adds_copies(a.padding))
+    return of_padded(x, a, [&](const Tensor& y, const PoolAttributes& rest) { return activated_avg_pool(y, activation, rest); });
   const auto window = window_of(x, a);
   return with_divisors(mpigrad::apply(ops::LeakyAvgPool{window, activation.fused()}, {x}), window.in, a, {0, 0, 0}, window.out);
 }
 
 std::pair<Tensor, Tensor> max_pool_with_winner(const Tensor& x, const PoolAttributes& a) {
+  if (adds_copies(a.padding)) return of_padded(x, a, max_pool_with_winner);
   auto both = apply_all(ops::MaxPool{window_of(x, a)}, {x});
   return {both[0], both[1]};
 }

@@ -120,6 +120,19 @@ std::vector<Row> convolution_rows() {
   rows.push_back({"conv_bias_activation without bias",
                   {{x, 0.2, 1}, {{2, 2, 2, 3, 4}, -1, -0.2}},
                   F(local::conv_bias_activation(x[0], x[1], {}, Activation::leaky_relu(0.3)))});
+  using enum PaddingMode;
+  const auto modes = Padding::sides(1, {2, 1, 0}, {circular, reflect, replicate}, {reflect, zeros, circular});
+  rows.push_back({"conv, padding modes", {{{1, 4, 3, 4, 2}}, {{2, 2, 2, 3, 2}}}, [modes](const Tensors& t) -> Tensors {
+                    return {local::conv(t[0], t[1], {.stride = {1, 2, 1}, .padding = modes})};
+                  }});
+  rows.push_back({"conv_bias_activation, padding modes",
+                  {{{1, 4, 3, 4, 2}, 0.2, 1}, {{2, 2, 2, 3, 2}, 0.2, 1}, {{2}, 3, 4}},
+                  [modes](const Tensors& t) -> Tensors {
+                    return {local::conv_bias_activation(t[0], t[1], t[2], Activation::leaky_relu(0.1), {.padding = modes})};
+                  }});
+  rows.push_back({"conv_transpose, padding modes", {{x}, {w}}, [modes](const Tensors& t) -> Tensors {
+                    return {local::conv_transpose(t[0], t[1], {.stride = {2, 1, 2}, .padding = modes, .groups = 2})};
+                  }});
   rows.push_back({"conv_transpose", {{x}, {w}}, F(local::conv_transpose(x[0], x[1], {.stride = 2}))});
   rows.push_back({"conv_transpose, padding and output padding",
                   {{x}, {w}},
@@ -154,6 +167,9 @@ std::vector<Row> pooling_rows() {
        {1, 6, 5, 4, 2},
        {.kernel = {2, 3, 2}, .stride = {2, 1, 1}, .dilation = {3, 2, 1}, .padding = Padding::sides({0, 1, 1}, 0)}},
       {", all", {2, 3, 2, 3, 2}, {.kernel = {3, 2, 3}}},
+      {", padding modes",
+       {1, 4, 3, 4, 2},
+       {.kernel = 3, .stride = 2, .padding = Padding::sides(1, {2, 1, 0}, PaddingMode::circular, PaddingMode::reflect)}},
   };
   std::vector<Row> rows;
   for (const auto& one : cases) {

@@ -34,7 +34,8 @@ std::unique_ptr<nn::Module> make_network(const trainer::Problem& problem) {
                                                       .norm = problem.norm,
                                                       .keep = problem.keep,
                                                       .filters = problem.get<std::int64_t>("filters"),
-                                                      .targets = problem.outputs});
+                                                      .targets = problem.outputs,
+                                                      .padding_mode = padding_mode(problem.get<std::string>("padding"))});
 }
 
 void complete(trainer::Values& values) {
@@ -47,6 +48,8 @@ std::string check(const trainer::Problem& problem, const std::map<std::string, s
   const auto& variant = problem.get<std::string>("variant");
   const auto value = [&](const char* key) { return set.contains(key) ? set.at(key) : std::string(); };
   if (variant != "hybrid" && batch_norm) return fmt::format("network.batch_norm: the {} variant has none", variant);
+  const auto& padding = problem.get<std::string>("padding");
+  if (pyramid && padding != "zeros" && padding != "circular") return "network.padding: the variant pyramid is circular";
   if (!pyramid && set.contains("network.last_layer")) return "network.last_layer is of --variant pyramid";
   if (set.contains("network.last_layer") && set.contains("network.weights"))
     return "network.last_layer: the layer begins as in the file of --weights";
@@ -91,6 +94,12 @@ const trainer::Program program{
                   .help = "filters of the first convolution; all other layers grow and shrink with it",
                   .rule = trainer::whole(1, 4096),
                   .default_text = "16, mlperf 32"},
+                 {.name = "padding",
+                  .value = "zeros",
+                  .help = "padding of convolutions and average pools: zeros, circular for periodic boxes, replicate, reflect or "
+                          "symmetric; pyramid is circular without the key",
+                  .rule = trainer::one_of({"zeros", "circular", "replicate", "reflect", "symmetric"}),
+                  .has_flag = false},
                  {.name = "last_layer",
                   .value = "fitted",
                   .help = "initial last layer of pyramid: fitted, by ridge regression of the training set's parameters on the "

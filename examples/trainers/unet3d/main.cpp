@@ -50,6 +50,7 @@ std::unique_ptr<nn::Module> network(const Problem& problem) {
                                                 .filters = problem.get<Filters>("filters"),
                                                 .norm = norm,
                                                 .classes = problem.outputs,
+                                                .padding_mode = padding_mode(problem.get<std::string>("padding")),
                                                 .recompute = problem.get<bool>("recompute")});
 }
 
@@ -65,6 +66,11 @@ std::vector<Setting> settings() {
        .help = "filters of the levels from the finest on; their number is the depth",
        .rule = trainer::whole(1, 1 << 16),
        .default_text = "32,64,128,256,320,320 for mlperf, 32,64,128,256,512 for lbann"},
+      {.name = "padding",
+       .value = "zeros",
+       .help = "padding of the convolutions: zeros, circular for periodic boxes, replicate, reflect or symmetric",
+       .rule = trainer::one_of({"zeros", "circular", "replicate", "reflect", "symmetric"}),
+       .has_flag = false},
       {.name = "norm",
        .value = "",
        .help = "normalisation after each convolution",

@@ -7,7 +7,6 @@
 
 #include "comm/distributed/distributed.h"
 #include "comm/halos/exchange.h"
-#include "comm/halos/periodic.h"
 #include "comm/halos/window_plan.h"
 #include "framework/base/joined.h"
 #include "framework/tensor/random.h"
@@ -304,37 +303,4 @@ TEST_CASE("exchange of boxes: sent and received parts agree (dry)") {
                           [&](const BoxPart& other) { return other.peer == r && other.box == part.box; }));
       }
   }
-}
-
-TEST_CASE("periodic padding: values, adjoint, and a convolution that shifts commute with") {
-  const std::vector<GridExtents> grids{{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 1, 2, 1}, {1, 2, 1, 2}, {1, 3, 2, 1}};
-  const Shape global{2, 5, 4, 6, 2};
-  for (const auto& extents : grids)
-    check_on_ranks(ranks_of(extents), "pad_periodic", [&](const Communicator& comm) {
-      const auto grid = make_grid(comm, extents);
-      const auto whole = global_tensor(global, 4), w = global_tensor({3, 3, 3, 3, 2}, 5);
-      for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-        Dice dice(seed);
-        auto layout = input_layout(grid, global);
-        if (seed > 1) layout = with_random_cuts(layout, dice);
-        const auto x = part_of(whole, layout);
-        for (const std::int64_t width : {1, 3}) {
-          const auto padded = pad_periodic(x, width);
-          require(padded.layout()->global == Shape{2, 5 + 2 * width, 4 + 2 * width, 6 + 2 * width, 2}, "[test] shape");
-          require_close("pad_periodic", padded.without_layout(),
-                        part_of(pad_periodic(whole, width), padded.layout()).without_layout(), 0);
-        }
-        require_adjoint("pad_periodic",
-                        [&](const Tensors& in) { return Tensors{pad_periodic(in[0].with_layout(layout), 2).without_layout()}; },
-                        {x.without_layout()}, comm, {.seed = seed});
-        const auto y = conv(pad_periodic(x, 1), w);
-        require(y.layout()->global == Shape{2, 5, 4, 6, 3}, "[test] the convolution's shape");
-        for (std::size_t a = 0; a < layout->axes.size(); ++a)
-          require(y.layout()->axes[a].cuts == layout->axes[a].cuts, "[test] the convolution lies elsewhere");
-      }
-      // Shifted by two planes in depth.
-      const auto shifted = [](const Tensor& t) { return concatenate({slice(t, 1, 2, t.dim(1)), slice(t, 1, 0, 2)}, 1); };
-      require_close("shift", conv(pad_periodic(shifted(whole), 1), w), shifted(conv(pad_periodic(whole, 1), w)), 1e-12);
-      require(error_text([&] { pad_periodic(whole, 5); }).starts_with("[pad_periodic] 5 planes of 4: "), "[test] width");
-    });
 }

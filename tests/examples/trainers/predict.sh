@@ -105,6 +105,8 @@ for split in depth=2,height=2 sample=2,width=2; do
 done
 run "$cosmoflow" train --data "$universes" --set network.last_layer=random --out "$work/refused"
 judge 'network.last_layer is of one variant' refuses_arguments 'network.last_layer is of --variant pyramid'
+run "$cosmoflow" train --data "$universes" --variant pyramid --set network.padding=reflect --out "$work/refused"
+judge 'pyramid has one padding' refuses_arguments 'network.padding: the variant pyramid is circular'
 run "$cosmoflow" evaluate --weights "$work/layers/weights.h5" --data "$universes" --batch 2 --out "$work/layers-again"
 judge 'weights of split layers are read on one rank' same "$work/hybrid/predictions.csv" "$work/layers-again/predictions.csv"
 # ---- weights that come with the project, on universes of a seed that they do not know

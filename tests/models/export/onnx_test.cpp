@@ -181,7 +181,7 @@ TEST_CASE("onnx: ResNet") {
 TEST_CASE("onnx: convolutions of planes and lines, norms of rows") {
   struct Planes : nn::Module {
     Tensor operator()(const Tensor& x) override { return rms(activate(norm(conv(x)), Activation::relu)); }
-    nn::Conv2d conv{*this, "conv", {.out = 4, .kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 0}}};
+    nn::Conv2d conv{*this, "conv", {.out = 4, .kernel = {3, 2}, .stride = {1, 2}, .padding = {{1, 2}, PaddingMode::replicate}}};
     nn::LayerNorm norm{*this, "norm"};
     nn::RmsNorm rms{*this, "rms"};
   } planes;
@@ -189,7 +189,7 @@ TEST_CASE("onnx: convolutions of planes and lines, norms of rows") {
   check(planes, {1, 6, 8, 2}, 1e-10);
   struct Lines : nn::Module {
     Tensor operator()(const Tensor& x) override { return conv(x); }
-    nn::Conv1d conv{*this, "conv", {.out = 3, .kernel = 3, .padding = 1}};
+    nn::Conv1d conv{*this, "conv", {.out = 3, .kernel = 3, .padding = {1, PaddingMode::circular}}};
   } lines;
   lines.build(Shape{1, 6, 2}, {.seed = 5, .dtype = DType::float64});
   check(lines, {1, 6, 2}, 1e-10);

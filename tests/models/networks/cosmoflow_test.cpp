@@ -10,6 +10,7 @@
 #include "ops/views/views.h"
 #include "tests/models/networks/network_training.h"
 #include "tests/support/all_tests.h"
+#include "tests/support/errors.h"
 #include "tests/support/progress.h"
 
 using namespace mpigrad;
@@ -95,6 +96,14 @@ TEST_CASE("CosmoFlow, pyramid: a shift by W / 4 of a periodic volume changes not
 }
 
 TEST_CASE("CosmoFlow, hybrid: 12 steps are the same on every grid") { check_grids({.options = hybrid()}, grids(all_tests())); }
+
+TEST_CASE("CosmoFlow, hybrid with circular padding: 12 steps are the same on mixed grids") {
+  auto options = hybrid();
+  options.padding_mode = PaddingMode::circular;
+  check_grids({.options = options}, {{1, 3, 1, 2}, {2, 2, 2, 1}});
+  CHECK(error_text([] { CosmoFlow({.variant = CosmoFlowVariant::pyramid, .padding_mode = PaddingMode::reflect}); }) ==
+        "[cosmoflow] the variant pyramid has circular padding, not reflect");
+}
 
 TEST_CASE("CosmoFlow, MLPerf: 12 steps are the same on mixed grids") {
   CosmoFlowRun run{.options = {.variant = CosmoFlowVariant::mlperf, .filters = 2}, .extent = 32};

@@ -61,6 +61,12 @@ TEST_CASE("U-Net, MLPerf: training is the same on every grid") {
     check_grids({.options = small_unet(UNet3dVariant::mlperf, kind)}, {{.depth = 2, .width = 2}, {.sample = 2, .height = 3}});
 }
 
+TEST_CASE("U-Net: training with circular padding is the same on every grid") {
+  auto options = small_unet(UNet3dVariant::lbann, Kind::batch);
+  options.padding_mode = PaddingMode::circular;
+  check_grids({.options = options}, {{.depth = 3, .width = 2}, {.sample = 2, .height = 2}});
+}
+
 TEST_CASE("U-Net: blocks that are computed again give the same numbers") {
   auto options = small_unet(UNet3dVariant::mlperf, Kind::instance);
   const auto kept = losses_on_threads(UNetRun{.options = options}, {});

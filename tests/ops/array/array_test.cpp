@@ -9,6 +9,7 @@
 #include "framework/engine/tape.h"
 #include "ops/array/creation.h"
 #include "ops/array/derivatives.h"
+#include "ops/array/padding.h"
 #include "ops/array/shapes.h"
 #include "ops/array/statistics.h"
 #include "ops/elementwise/elementwise.h"
@@ -107,12 +108,13 @@ TEST_CASE("shapes: an index out of range names no other element") {
 
 TEST_CASE("shapes: padding by other modes") {
   const Tensor x = vector({1, 2, 3});
-  const auto padded = [&](PadMode mode) { return pad(x, Shape{2}, Shape{2}, mode).to_vector(); };
-  CHECK(padded(PadMode::edge) == Doubles{1, 1, 1, 2, 3, 3, 3});
-  CHECK(padded(PadMode::reflect) == Doubles{3, 2, 1, 2, 3, 2, 1});
-  CHECK(padded(PadMode::symmetric) == Doubles{2, 1, 1, 2, 3, 3, 2});
-  CHECK(padded(PadMode::wrap) == Doubles{2, 3, 1, 2, 3, 1, 2});
-  CHECK(has(error_text([&] { pad(x, Shape{3}, Shape{0}, PadMode::reflect); }), "[pad] 3 elements at an end"));
+  const auto padded = [&](PaddingMode mode) { return pad(x, Shape{2}, Shape{2}, mode).to_vector(); };
+  CHECK(padded(PaddingMode::replicate) == Doubles{1, 1, 1, 2, 3, 3, 3});
+  CHECK(padded(PaddingMode::reflect) == Doubles{3, 2, 1, 2, 3, 2, 1});
+  CHECK(padded(PaddingMode::symmetric) == Doubles{2, 1, 1, 2, 3, 3, 2});
+  CHECK(padded(PaddingMode::circular) == Doubles{2, 3, 1, 2, 3, 1, 2});
+  CHECK(has(error_text([&] { pad(x, Shape{3}, Shape{0}, PaddingMode::reflect); }),
+            "[pad] reflect padding adds at most 2 elements at an end of dimension 0, which has 3; 3 are asked for"));
 }
 
 TEST_CASE("statistics: a histogram counts") {

@@ -13,6 +13,7 @@
 #include "comm/distributed/distributed.h"
 #include "comm/halos/periodic.h"
 #include "ops/array/creation.h"
+#include "ops/array/padding.h"
 #include "ops/array/shapes.h"
 #include "ops/array/statistics.h"
 #include "ops/elementwise/elementwise.h"
@@ -107,7 +108,7 @@ const std::map<std::string, Function>& others() {
       F("moveaxis", moveaxis(x, axis, 0)),
       F("swapaxes", swapaxes(x, axis, 1)),
       F("flip", flip(x, {axis})),
-      F("pad", pad(x, Shape{0, 1, 0}, Shape{0, 0, 1}, PadMode::wrap)),
+      F("pad", pad(x, Shape{0, 1, 0}, Shape{0, 0, 1}, PaddingMode::circular)),
       F("tril", tril(x)),
       F("triu", triu(x, 1)),
       F("diagonal", diagonal(x)),

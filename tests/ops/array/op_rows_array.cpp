@@ -5,6 +5,7 @@
 
 #include "comm/halos/periodic.h"
 #include "ops/array/creation.h"
+#include "ops/array/padding.h"
 #include "ops/array/shapes.h"
 #include "ops/array/statistics.h"
 #include "ops/elementwise/elementwise.h"
@@ -64,10 +65,10 @@ std::vector<Row> shape_rows() {
       {"swapaxes", {{s}}, F(swapaxes(x[0], 0, 1)), true},
       {"take of columns", {{matrix}}, F(square(take(x[0], from_vector({3}, {3, 0, 3}, DType::int64), 1)))},
       {"take_along_axis", {{matrix}}, F(square(take_along_axis(x[0], from_vector({3, 2}, {3, 0, 1, 1, 2, 3}, DType::int64), 1)))},
-      {"pad at the edge", {{matrix}}, F(pad(x[0], {1, 2}, {3, 0}, PadMode::edge)), true},
-      {"pad by reflection", {{matrix}}, F(pad(x[0], {1, 2}, {2, 3}, PadMode::reflect)), true},
-      {"pad symmetrically", {{matrix}}, F(pad(x[0], {1, 2}, {3, 0}, PadMode::symmetric)), true},
-      {"pad periodically", {{matrix}}, F(square(pad(x[0], {1, 2}, {3, 4}, PadMode::wrap)))},
+      {"pad at the edge", {{matrix}}, F(pad(x[0], {1, 2}, {3, 0}, PaddingMode::replicate)), true},
+      {"pad by reflection", {{matrix}}, F(pad(x[0], {1, 2}, {2, 3}, PaddingMode::reflect)), true},
+      {"pad symmetrically", {{matrix}}, F(pad(x[0], {1, 2}, {3, 0}, PaddingMode::symmetric)), true},
+      {"pad periodically", {{matrix}}, F(square(pad(x[0], {1, 2}, {3, 4}, PaddingMode::circular)))},
   };
 }
 
