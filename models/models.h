@@ -39,6 +39,7 @@
 #include "models/nn/pipeline.h"
 #include "models/nn/sequential.h"
 #include "models/nn/summary.h"
+#include "models/simulation/simulation.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "models/train/metrics.h"
 #include "models/train/profile.h"

@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ops/traced.h"
 #include "ops/views/views.h"
 
 namespace mpigrad {
@@ -66,31 +67,50 @@ void detail::Arrival::keep(const Tensor& arrived) const {
   for (const auto& place : places_) *place = arrived.as_constant();
 }
 
+detail::Traced detail::traced(const std::function<Tensors()>& f, const std::vector<Memo>& known) {
+  Untaped outside;
+  Tape tape;
+  tape.keep_nothing();
+  for (const auto& memo : known) tape.memoised(memo.tensor, memo.key, [&] { return memo.value; });
+  NewMemos memos;
+  auto outputs = f();
+  return {std::move(outputs), tape.entries(), std::move(memos.found)};
+}
+
+detail::Used detail::used_by(const Traced& run, const Tensors& arguments) {
+  Used used;
+  std::unordered_set<std::uint64_t> known;
+  for (const auto& x : arguments) known.insert(x.id());
+  const auto read = [&](const Tensor& x) {
+    if (x && !x.is_constant() && is_floating(x.dtype()) && known.insert(x.id()).second)
+      used.tensors.push_back(x.without_layout());
+  };
+  for (const auto& entry : run.entries) {
+    used.communicates = used.communicates || entry.communicates;
+    for (const auto& x : entry.inputs) read(x);
+    for (const auto& y : entry.outputs) known.insert(y.id());
+  }
+  for (const auto& y : run.outputs) read(y);
+  return used;
+}
+
+detail::KeepNoArrivals::KeepNoArrivals() : suspended_(std::exchange(Run::innermost, nullptr)) {}
+detail::KeepNoArrivals::~KeepNoArrivals() { Run::innermost = static_cast<Run*>(suspended_); }
+
 Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
   const Inside scope;
   if (!Tape::recording()) return f(x);
 
-  // First run under a tape that keeps only identities, to find out which tensors besides x f uses and whether it communicates.
-  Tensor y;
-  Tensors used{x.without_layout()};
-  bool communicates = false;
+  // The first run finds out which tensors besides x f uses and whether it communicates.
   const auto arrived = std::make_shared<Arrived>();
-  {
-    Untaped outside;
-    Tape trace;
-    trace.keep_nothing();
+  const auto trace = detail::traced([&] {
     const Run first(*arrived, true);
-    y = f(x);
-    std::unordered_set<std::uint64_t> known{x.id()};
-    for (const auto& entry : trace.entries()) {
-      communicates = communicates || entry.communicates;
-      for (const auto& in : entry.inputs)
-        if (in && !in.is_constant() && is_floating(in.dtype()) && known.insert(in.id()).second) used.push_back(in);
-      for (const auto& out : entry.outputs) known.insert(out.id());
-    }
-    // f may return a tensor that it did not compute.
-    if (!y.is_constant() && known.insert(y.id()).second) used.push_back(y);
-  }
+    return Tensors{f(x)};
+  });
+  const auto& y = trace.outputs[0];
+  auto [others, communicates] = detail::used_by(trace, {x});
+  Tensors used{x.without_layout()};
+  used.insert(used.end(), others.begin(), others.end());
   if (y.is_constant() && !communicates) return y;
   const auto result = y.is_constant() ? y : y.as_variable();
   Tape::record({.name = "recompute",

@@ -8,6 +8,7 @@
 #include "framework/base/warning.h"
 #include "framework/engine/buckets.h"
 #include "framework/engine/kept_memory.h"
+#include "framework/engine/loops.h"
 #include "framework/engine/op.h"
 #include "framework/engine/parameter.h"
 
@@ -16,15 +17,16 @@ namespace {
 
 thread_local std::vector<Tape*> active;
 
-// Whether a replay runs on this thread, and the entry whose vjp is running.
+// Whether a replay runs on this thread, the entry whose vjp is running, and the cotangents so far.
 struct Replaying {
   bool now = false;
   const Tape::Entry* entry = nullptr;
+  std::unordered_map<std::uint64_t, Tensor>* cotangents = nullptr;
 };
 thread_local Replaying replay_here;
 class ReplayScope {
  public:
-  explicit ReplayScope(const Tape::Entry* entry = nullptr) : previous_(std::exchange(replay_here, {true, entry})) {}
+  explicit ReplayScope(Replaying here = {.now = true}) : previous_(std::exchange(replay_here, here)) {}
   ~ReplayScope() { replay_here = previous_; }
   ReplayScope(const ReplayScope&) = delete;
   ReplayScope& operator=(const ReplayScope&) = delete;
@@ -150,10 +152,10 @@ void Tape::record(Entry entry) {
   }
 }
 
-Tensor Tape::memoised(std::uint64_t tensor, const void* key, const std::function<Tensor()>& make) {
-  auto& slot = memo_[{tensor, key}];
-  if (!slot) slot = make();
-  return slot;
+Tensor detail::take_cotangent(const Tensor& x) {
+  if (!replay_here.cotangents) return {};
+  const auto taken = replay_here.cotangents->extract(x.id());
+  return taken ? std::move(taken.mapped()) : Tensor();
 }
 
 void Tape::require_unspent() const {
@@ -367,7 +369,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
 
     detail::require_kept_memory(kept);
     const Replay at(kept.inputs, kept.outputs, wants);
-    const ReplayScope vjp_scope(&kept);
+    const ReplayScope vjp_scope({true, &kept, &cotangents});
     auto leaving = kept.vjp(at, arriving);
     require(leaving.size() == kept.inputs.size(), "[{}] its vjp returns {} cotangents for {} inputs", kept.name, leaving.size(),
             kept.inputs.size());
