@@ -1,6 +1,7 @@
 #pragma once
-// Simulations on the tape: loops in time, solutions of equations.
+// Simulations on the tape: loops in time, solutions of equations, finite differences.
 
+#include "models/simulation/fields.h"
 #include "models/simulation/global_dot.h"
 #include "models/simulation/implicit.h"
 #include "models/simulation/steps.h"
