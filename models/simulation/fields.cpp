@@ -19,20 +19,35 @@ Tensor with_halo(const Tensor& x, int dimension, std::int64_t m) {
   if (axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1)
     return concatenate({slice(local, dimension, n - m, n), local, slice(local, dimension, 0, m)}, dimension);
   const auto& grid = grid_of(*x.layout());
-  // Planes [begin, end) of the periodic tensor that lie `period` planes before the box itself.
-  const auto planes = [&](std::int64_t period) {
+  // The box's part of the planes [begin - m + by, end + m + by), for the block [begin, end) of each rank: by = 0 gives those next
+  // to the block, n those before the box and -n those after it.
+  const auto block = [&](int rank) { return x.layout()->box(rank); };
+  const auto planes = [&](const auto& shift) {
     auto plan = std::make_shared<BoxPlan>();
     for (const int rank : grid.members({axis})) {
-      auto& need = plan->need.emplace_back(plan->have.emplace_back(x.layout()->box(rank)));
+      auto& need = plan->need.emplace_back(plan->have.emplace_back(block(rank)));
       auto &begin = need.begin[dimension], &end = need.end[dimension];
       const bool any = begin < end;
-      const auto first = std::clamp(begin - m + period, std::int64_t{0}, n),
-                 last = std::clamp(end + m + period, std::int64_t{0}, n);
-      begin = any ? first : 0, end = any ? last : 0;
+      const auto by = shift(begin);
+      begin = any ? std::clamp(begin - m + by, std::int64_t{0}, n) : 0;
+      end = any ? std::clamp(end + m + by, std::int64_t{0}, n) : 0;
     }
     return exchange(local, grid.along({axis}), plan);
   };
-  const auto before = planes(n), inside = planes(0), after = planes(-n);
+  const auto inside = planes([](auto) { return std::int64_t{0}; });
+  const auto own = block(grid.rank);
+  const auto low = [&](std::int64_t begin) { return begin < m; };
+  bool both = false;  // whether a block is that close to either end
+  for (const int rank : grid.members({axis})) {
+    const auto box = block(rank);
+    both = both || (low(box.begin[dimension]) && box.end[dimension] + m > n);
+  }
+  if (!both) {
+    const auto wrapped = planes([&](std::int64_t begin) { return low(begin) ? n : -n; });
+    return concatenate(low(own.begin[dimension]) ? Tensors{wrapped, inside} : Tensors{inside, wrapped}, dimension);
+  }
+  const auto before = planes([&](auto) { return n; });
+  const auto after = planes([&](auto) { return -n; });
   return concatenate({before, inside, after}, dimension);
 }
 
