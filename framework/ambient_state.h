@@ -7,6 +7,7 @@
 //   framework/engine/backward.cpp       active             T  tapes that record: the innermost sees every op
 //   framework/engine/apply.cpp          cost_log           T  the innermost CostLog, likewise
 //   framework/engine/apply.cpp          observer           T  the innermost OpObserver, likewise
+//   framework/engine/memo.cpp           collector          T  the innermost NewMemos: what a step of a loop memoises
 //   framework/engine/buckets.cpp        innermost_norm     T  the LocalGradientNorm that sums squares of gradients
 //   framework/tensor/storage.cpp        thread_device      T  UseDevice: where new tensors are made
 //   framework/tensor/tensor.cpp         halo_dimension     T  HaloRoom: whether results get room for planes of other ranks

@@ -64,7 +64,14 @@ Tensor solve(const TensorMap& A, const Tensor& b, const SolveOptions& options) {
   const double offset = global_norm(image, options.communicator);
   require(offset == 0, "[solve] A is linear, but |A(0)| is {}", offset);
   SolveReport report;
-  auto u = detail::krylov(A, b, options, report);
+  auto u = detail::krylov(A, b,
+                          {.solver = options.solver,
+                           .tolerance = options.tolerance,
+                           .iterations = options.iterations,
+                           .preconditioner = options.preconditioner,
+                           .start = options.start,
+                           .communicator = options.communicator},
+                          report);
   if (options.reports) options.reports->forward = report;
   if (b.is_constant() && used.tensors.empty()) return u.as_constant().with_layout(b.layout());
   u = u.as_variable().with_layout(b.layout());

@@ -3,29 +3,15 @@
 // and the vjp is another solution.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
-#include "comm/communicator.h"
-#include "framework/engine/op.h"
+#include "models/simulation/krylov.h"
 
 namespace mpigrad {
 
-using TensorMap = std::function<Tensor(const Tensor&)>;
-
-// What a solver needed.
-struct SolveReport {
-  std::int64_t iterations = 0;  // applications of A by conjugate gradients or of g; pairs of applications of A by BiCGStab
-  double residual = 0;          // |b - A u| / |b|, computed anew from u; for a fixed point |g(u) - u| / |g(u)|
-};
 struct SolveReports {
   SolveReport forward;  // of the last call
   SolveReport adjoint;  // of the last replay
-};
-
-enum class Solver : std::uint8_t {
-  conjugate_gradients,  // A is symmetric and positive definite (M. Hestenes and E. Stiefel, 1952)
-  bicgstab,             // any other A (H. van der Vorst, SIAM J. Sci. Stat. Comput. 13, 1992)
 };
 
 struct SolveOptions {

@@ -88,7 +88,7 @@ void bicgstab(const System& system, Iterate& at) {
 
 }  // namespace
 
-Tensor detail::krylov(const TensorMap& A, const Tensor& b, const SolveOptions& options, SolveReport& report) {
+Tensor detail::krylov(const TensorMap& A, const Tensor& b, const KrylovOptions& options, SolveReport& report) {
   const Untaped scope;
   const bool symmetric = options.solver == Solver::conjugate_gradients;
   const double size = global_norm(b, options.communicator);

@@ -50,7 +50,7 @@ void require_parameters(const char* what, const Tensors& x) {
 
 // Value and gradient of an objective at `step` along a direction.
 struct Point {
-  double step = 0, value = 0, slope = 0;
+  double step = 0, value = 0, derivative = 0;
   Tensors x{}, gradient{};
 };
 
@@ -68,7 +68,7 @@ class Search {
       auto now = at(step);
       if (!falls_enough(now) || (before.step > 0 && now.value > before.value + rounding_)) return zoom(before, now);
       if (is_flat(now)) return now;
-      if (now.slope >= 0) return zoom(now, before);
+      if (now.derivative >= 0) return zoom(now, before);
       before = std::move(now);
       step *= 2;
     }
@@ -81,17 +81,17 @@ class Search {
     return evaluate_(step);
   }
   bool falls_enough(const Point& p) const {
-    return p.value <= start_.value + options_.decrease * p.step * start_.slope + rounding_;
+    return p.value <= start_.value + options_.decrease * p.step * start_.derivative + rounding_;
   }
-  bool is_flat(const Point& p) const { return std::abs(p.slope) <= -options_.curvature * start_.slope; }
+  bool is_flat(const Point& p) const { return std::abs(p.derivative) <= -options_.curvature * start_.derivative; }
   std::optional<Point> lower(const Point& p) const { return p.step > 0 ? std::optional(p) : std::nullopt; }
 
-  // The minimum of the cubic through values and slopes of both ends, or their middle where that is too close to an end.
+  // The minimum of the cubic through values and derivatives at both ends, or their middle where that is too close to an end.
   static double between(const Point& a, const Point& b) {
     const double width = b.step - a.step;
-    const double d = a.slope + b.slope - 3 * (a.value - b.value) / (a.step - b.step);
-    const double root = std::copysign(std::sqrt(d * d - a.slope * b.slope), width);
-    const double step = b.step - width * (b.slope + root - d) / (b.slope - a.slope + 2 * root);
+    const double d = a.derivative + b.derivative - 3 * (a.value - b.value) / (a.step - b.step);
+    const double root = std::copysign(std::sqrt(d * d - a.derivative * b.derivative), width);
+    const double step = b.step - width * (b.derivative + root - d) / (b.derivative - a.derivative + 2 * root);
     const double part = (step - a.step) / width;
     return part >= 0.1 && part <= 0.9 ? step : a.step + width / 2;  // NaN: the middle
   }
@@ -104,7 +104,7 @@ class Search {
         continue;
       }
       if (is_flat(now)) return now;
-      if (now.slope * (high.step - low.step) >= 0) high = std::move(low);
+      if (now.derivative * (high.step - low.step) >= 0) high = std::move(low);
       low = std::move(now);
     }
     return lower(low);
@@ -163,8 +163,8 @@ Minimum lbfgs(const std::function<Tensor(const Tensors&)>& objective, const Tens
     point.gradient = tape.gradient(share, point.x);
     point.value = options.communicator ? total(share, options.communicator) : total(share);
     require_equal("lbfgs", point.gradient, options.communicator);
-    point.slope = direction.empty() ? 0 : global_dot(point.gradient, direction);
-    if (!std::isfinite(point.value) || std::isnan(point.slope)) point.value = std::numeric_limits<double>::infinity();
+    point.derivative = direction.empty() ? 0 : global_dot(point.gradient, direction);
+    if (!std::isfinite(point.value) || std::isnan(point.derivative)) point.value = std::numeric_limits<double>::infinity();
     ++result.evaluations;
     return point;
   };
@@ -181,7 +181,7 @@ Minimum lbfgs(const std::function<Tensor(const Tensors&)>& objective, const Tens
   Pairs pairs;
   while (!ends(result, target, options.iterations, options.after)) {
     auto direction = scaled(-1, pairs.times(now.gradient));
-    now.slope = global_dot(now.gradient, direction);
+    now.derivative = global_dot(now.gradient, direction);
     now.step = 0;
     const double first = pairs.kept.empty() ? options.first_step / global_norm(direction) : 1;
     auto next =
@@ -255,11 +255,11 @@ Minimum gauss_newton(const TensorFunction& residual, const Tensors& x, const Gau
       square = next;
     }
 
-    const double slope = global_dot(gradient, step);
+    const double derivative = global_dot(gradient, step);
     bool lower = false;
-    for (double length = 1; slope < 0 && !lower && length > 1e-10; length /= 2) {
+    for (double length = 1; derivative < 0 && !lower && length > 1e-10; length /= 2) {
       auto next = variables(moved(result.x, length, step));
-      lower = value_of(counted(next)) <= result.value + 1e-4 * length * slope;
+      lower = value_of(counted(next)) <= result.value + 1e-4 * length * derivative;
       if (lower) result.x = std::move(next);
     }
     if (!lower) {

@@ -1,5 +1,6 @@
 // Whole networks under `mpiexec -n P mpi_networks`: the losses of some steps equal those of one rank, on every grid of P ranks in
-// few dimensions, with and without overlap of halo exchanges and convolutions; and batches that the ranks read together. Rank 0
+// few dimensions, with and without overlap of halo exchanges and convolutions; batches that the ranks read together; and a
+// simulation. Rank 0
 // prints one line per check; a failure ends all ranks with a non-zero exit code. Small and few, because there may be more ranks
 // than cores.
 
@@ -18,11 +19,14 @@
 #include "models/data/data.h"
 #include "models/data/sources/function.h"
 #include "models/nn/describe.h"
+#include "models/simulation/simulation.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/reduce/reduce.h"
 #include "tests/comm/hdf5/tensor_cases.h"
 #include "tests/models/networks/network_training.h"
 #include "tests/models/networks/split_networks.h"
 #include "tests/models/nn/pipelined.h"
+#include "tests/support/distributed.h"
 #include "tests/support/errors.h"
 #include "tests/support/gradient_check.h"
 
@@ -210,6 +214,33 @@ void check_pipelines(const Communicator& world) {
     std::printf("ok: pipelines, %d ranks; memory %.3f of the prediction\n", world.size(), found / predicted), std::fflush(stdout);
 }
 
+// A loop in time with snapshots around a solve, on finite differences: values and gradients have the bits of one rank.
+void check_simulation(const Communicator& world) {
+  const Shape shape{1, 7, 3, 5, 1};
+  const auto simulated = [&](const LayoutPtr& layout) {
+    const auto u = global_tensor(shape, 1, layout), k = square(global_tensor(shape, 2, layout)) + 0.5;
+    Tape tape;
+    const auto implicit_step = [k](const Tensor& now) {
+      const auto A = [k](const Tensor& x) { return k * x - 0.3 * fields::laplacian(x, {.order = 4}); };
+      return sin(solve(A, now, {.tolerance = 1e-12}));
+    };
+    const auto after = steps(implicit_step, u, 4, {.snapshots = 2});
+    auto all = tape.gradient(sum(square(fields::divergence(fields::gradient(after)))), {u, k});
+    all.push_back(after);
+    return all;
+  };
+  const auto alone = simulated({});
+  for (const auto& e : grids_of(world.size())) {
+    const auto layout = activation_layout(make_grid(world, e), shape);
+    const auto split = simulated(layout);
+    for (std::size_t i = 0; i < split.size(); ++i) {
+      const double off = largest_difference(split[i].without_layout(), part_of(alone[i], layout).without_layout());
+      require(off == 0, "[simulation] depth={} height={} width={}: result {} is off by {}", e.depth, e.height, e.width, i, off);
+    }
+  }
+  if (world.rank() == 0) std::printf("ok: a simulation, %d ranks\n", world.size()), std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -219,6 +250,7 @@ int main(int argc, char** argv) {
     check_collective_reading(world);
     check_mixed(world);
     check_pipelines(world);
+    check_simulation(world);
     check(world, "CosmoFlow", CosmoFlowRun{.options = {.filters = 2}, .batch = 3, .steps = 2});
     check(world, "CosmoFlow with batch norm",
           CosmoFlowRun{.options = {.batch_norm = true, .filters = 2}, .batch = 4, .steps = 2});

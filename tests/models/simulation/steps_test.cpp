@@ -10,6 +10,7 @@
 #include "comm/distributed/invariant.h"
 #include "comm/halos/periodic.h"
 #include "comm/messages/point_to_point.h"
+#include "models/nn/layers.h"
 #include "ops/array/derivatives.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/recompute.h"
@@ -158,6 +159,31 @@ TEST_CASE("steps: on ranks a replicated parameter is reduced once, with the bits
         if (entry.name == "steps") ++loops;
       }
       require(replications == (comm.size() > 1 ? 1 : 0) && loops == 1, "[test] {} replications, {} loops", replications, loops);
+    });
+}
+
+TEST_CASE("steps: a network in the loop has the gradients of the plain loop") {
+  struct Network : nn::Module {
+    Tensor operator()(const Tensor& x) override { return x + tanh(conv(x)); }
+    nn::Conv3d conv{*this, "conv", {.out = 2, .kernel = 3, .padding = 1}};
+  };
+  for (const int size : {1, 2, 3})
+    check_on_ranks(size, "network", [](const Communicator& comm) {
+      const auto layout = activation_layout(make_grid(comm, {.depth = comm.size()}), {1, 5, 3, 3, 2});
+      const auto u = constant(global_tensor(layout->global, 1, layout));
+      Network net;
+      net.build(layout, {.seed = 2, .dtype = DType::float64});
+      const auto all = [&](bool plain) {
+        Tape tape(net);
+        const auto f = [&net](const Tensors& state, std::int64_t) { return Tensors{net(state[0])}; };
+        const auto after = plain ? loop(f, {u}, 5) : steps(f, {u}, 5, {.snapshots = 2});
+        const auto gradients = tape.gradient(sum(square(after[0])));
+        Tensors result;
+        for (std::size_t i = 0; i < gradients.size(); ++i) result.push_back(gradients[i]);
+        return result;
+      };
+      const auto ours = all(false);
+      require(ours.size() == 2 && same_bits(ours, all(true)), "[test] other gradients of the network");
     });
 }
 
