@@ -15,6 +15,7 @@ class StageGrid : public Grid {
       : Grid(world, like.names, like.extents, like.overlap()), stages_(std::move(stages)) {}
   void bring_together(std::string_view op, std::vector<Tensor>& operands) const override;
   Tensor brought(const Tensor& x) const override;
+  std::shared_ptr<const Stages> stages() const { return stages_.lock(); }
 
  private:
   std::weak_ptr<const Stages> stages_;
@@ -72,6 +73,11 @@ std::shared_ptr<const Stages> Stages::make(const Communicator& world, int count,
   return result;
 }
 
+std::shared_ptr<const Stages> Stages::of(const GridShape& grid) {
+  const auto* of_stage = dynamic_cast<const StageGrid*>(&grid);
+  return of_stage ? of_stage->stages() : nullptr;
+}
+
 int Stages::stage_of(const GridShape& grid) const {
   for (std::size_t s = 0; s < grids_.size(); ++s)
     if (grids_[s].get() == &grid) return static_cast<int>(s);
@@ -106,7 +112,7 @@ bool Stages::is_received(Sent& sent) const {
 
 void Stages::send(const Tensor& x, int to) const {
   if (Tape::recording() && !x.is_constant())
-    Tape::record({.name = "send to a stage",
+    Tape::record({.name = sends_to_stage,
                   .communicates = true,
                   .inputs = {x},
                   .outputs = {},
@@ -124,13 +130,16 @@ void Stages::send(const Tensor& x, int to) const {
   sent_.push_back({kept, across_.transport(kept.device()).start_exchange(std::span(&message, 1), {}, kept.dtype()), forward,
                    passes_[forward] + std::abs(to - mine_)});
   ++traffic_.messages, traffic_.bytes += kept.bytes();
+  if (detail::counting_costs()) detail::count_cost(sends_to_stage, {}, 0, {}, {});
 }
 
 Tensor Stages::receive(const TensorType& type, int from) const {
   Tensor y(type);
   if (y.elements() > 0 && across_.moves(y)) {
+    const double start = detail::counting_costs() ? detail::seconds_now() : 0;
     const Message message{from, 0, y.raw(), y.elements()};
     across_.transport(y.device()).start_exchange({}, std::span(&message, 1), type.dtype).wait();
+    if (detail::counting_costs()) detail::count_cost(waits_for_stage, {}, detail::seconds_now() - start, {}, {});
   }
   if (Tape::recording() && is_floating(type.dtype))
     Tape::record({.name = "receive from a stage",

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,15 +19,23 @@
 
 namespace mpigrad {
 
+// Names of the waiting for a message of another stage, and of sending one, in records of costs (framework/engine/cost.h).
+inline constexpr std::string_view waits_for_stage = "wait for a stage", sends_to_stage = "send to a stage";
+
 class Stages : public std::enable_shared_from_this<Stages> {
  public:
   // Collective over `world`, whose ranks are `count` times those of `each`: stage 0 has the first of them. Error: another number.
   static std::shared_ptr<const Stages> make(const Communicator& world, int count, const GridExtents& each,
                                             Overlap overlap = Overlap::automatic);
 
+  // The stages of a grid; null if it is not a stage's.
+  static std::shared_ptr<const Stages> of(const GridShape& grid);
+
   int count() const { return static_cast<int>(grids_.size()); }
   int mine() const { return mine_; }  // this rank's stage
   const GridPtr& grid() const { return grids_[static_cast<std::size_t>(mine_)]; }
+  // The same grid, by a pointer that keeps the stages alive, too.
+  GridPtr owning_grid() const { return {shared_from_this(), grid().get()}; }
   // The stage of a tensor, or -1 if it has no layout or is on another grid.
   int stage_of(const Tensor& x) const { return x.layout() ? stage_of(*x.layout()->grid) : -1; }
   int stage_of(const GridShape& grid) const;

@@ -31,15 +31,18 @@ std::vector<PipelineTask> pipeline_tasks(PipelineSchedule schedule, int stages, 
 }
 
 std::shared_ptr<Pipeline> Pipeline::make(const Communicator& world, const PipelineOptions& options) {
-  const auto& b = options.boundaries;
-  const int stages = options.grid.stage;
-  require(b.empty() || static_cast<int>(b.size()) == stages - 1, "[pipeline] {} stages have {} boundaries, got {}: {}", stages,
-          stages - 1, b.size(), joined(b, ", "));
-  const std::shared_ptr<Pipeline> result(new Pipeline);
-  result->o_ = options;
   auto each = options.grid;
   each.stage = 1;
-  result->stages_ = Stages::make(world, stages, each, options.overlap);
+  return make(Stages::make(world, options.grid.stage, each, options.overlap), options);
+}
+
+std::shared_ptr<Pipeline> Pipeline::make(std::shared_ptr<const Stages> stages, const PipelineOptions& options) {
+  const auto& b = options.boundaries;
+  require(b.empty() || static_cast<int>(b.size()) == stages->count() - 1, "[pipeline] {} stages have {} boundaries, got {}: {}",
+          stages->count(), stages->count() - 1, b.size(), joined(b, ", "));
+  const std::shared_ptr<Pipeline> result(new Pipeline);
+  result->o_ = options;
+  result->stages_ = std::move(stages);
   return result;
 }
 

@@ -58,6 +58,8 @@ class Pipeline {
  public:
   // Collective over `world`. Errors: another number of ranks than the grid's; another number of boundaries than stages - 1.
   static std::shared_ptr<Pipeline> make(const Communicator& world, const PipelineOptions& options);
+  // On stages that exist; options.grid and options.overlap do not count.
+  static std::shared_ptr<Pipeline> make(std::shared_ptr<const Stages> stages, const PipelineOptions& options);
 
   const PipelineOptions& options() const { return o_; }
   const std::vector<std::string>& boundaries() const { return o_.boundaries; }  // after build() also those that it chose

@@ -323,7 +323,7 @@ StepsResult run(const StepFunction& f, const Tensors& start, std::int64_t n, con
 
 }  // namespace
 
-Tensors steps(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options) {
+Tensors time_steps(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options) {
   auto [after, results] = run(f, state, n, options);
   for (std::size_t i = 0; i < results.size(); ++i)
     require(results[i].empty(), "[steps] step {} returns {} tensors for a state of {}; steps_with_results() takes more", i,
@@ -331,12 +331,13 @@ Tensors steps(const StepFunction& f, const Tensors& state, std::int64_t n, const
   return after;
 }
 
-Tensor steps(const std::function<Tensor(const Tensor&, std::int64_t)>& f, const Tensor& state, std::int64_t n,
-             const StepsOptions& options) {
-  return steps([f](const Tensors& x, std::int64_t step) { return Tensors{f(x[0], step)}; }, Tensors{state}, n, options)[0];
+Tensor time_steps(const std::function<Tensor(const Tensor&, std::int64_t)>& f, const Tensor& state, std::int64_t n,
+                  const StepsOptions& options) {
+  return time_steps([f](const Tensors& x, std::int64_t step) { return Tensors{f(x[0], step)}; }, Tensors{state}, n, options)[0];
 }
-Tensor steps(const std::function<Tensor(const Tensor&)>& f, const Tensor& state, std::int64_t n, const StepsOptions& options) {
-  return steps([f](const Tensors& x, std::int64_t) { return Tensors{f(x[0])}; }, Tensors{state}, n, options)[0];
+Tensor time_steps(const std::function<Tensor(const Tensor&)>& f, const Tensor& state, std::int64_t n,
+                  const StepsOptions& options) {
+  return time_steps([f](const Tensors& x, std::int64_t) { return Tensors{f(x[0])}; }, Tensors{state}, n, options)[0];
 }
 
 StepsResult steps_with_results(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options) {

@@ -33,20 +33,20 @@ using StepFunction = std::function<Tensors(const Tensors& state, std::int64_t st
 // order, all steps run once more and are recorded, without snapshots.
 //
 // Errors: n < 0 or snapshots < 0; f returns another number of tensors, or tensors of other types or layouts.
-Tensors steps(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options = {});
+Tensors time_steps(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options = {});
 // The same for a state of one tensor, with the number of the step or without it.
-Tensor steps(const std::function<Tensor(const Tensor&, std::int64_t)>& f, const Tensor& state, std::int64_t n,
-             const StepsOptions& options = {});
-Tensor steps(const std::function<Tensor(const Tensor&)>& f, const Tensor& state, std::int64_t n,
-             const StepsOptions& options = {});
+Tensor time_steps(const std::function<Tensor(const Tensor&, std::int64_t)>& f, const Tensor& state, std::int64_t n,
+                  const StepsOptions& options = {});
+Tensor time_steps(const std::function<Tensor(const Tensor&)>& f, const Tensor& state, std::int64_t n,
+                  const StepsOptions& options = {});
 
 // A loop whose steps also return results, such as the values at some points.
 struct StepsResult {
   Tensors state;                 // after n steps
   std::vector<Tensors> results;  // of each step
 };
-// steps() for a function that returns the next state and, after it, any number of results of the step. Gradients are equal to
-// those of the plain loop to rounding.
+// time_steps() for a function that returns the next state and, after it, any number of results of the step. Gradients are equal
+// to those of the plain loop to rounding.
 StepsResult steps_with_results(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options = {});
 
 // The evaluations without a tape of n steps with s snapshots, the first forward pass included: r n - binomial(s + r, s + 1) with

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "comm/distributed/stages.h"
 #include "comm/together.h"
 #include "framework/base/new_file.h"
 #include "framework/engine/op.h"
@@ -14,8 +15,8 @@
 namespace mpigrad {
 namespace {
 
-enum Lane : int { whole_step = 0, compute = 1, communication = 2, loading = 3 };
-constexpr const char* lane_names[] = {"steps", "compute", "communication", "data"};
+enum Lane : int { whole_step = 0, compute = 1, communication = 2, loading = 3, bubble = 4 };
+constexpr const char* lane_names[] = {"steps", "compute", "communication", "data", "bubble of the pipeline"};
 
 double now() { return detail::seconds_now(); }
 
@@ -73,8 +74,8 @@ void StepProfile::end_step() {
     for (const auto& line : log_->lines) {
       auto name = std::string(line.op);
       if (!line.outputs.empty()) name += fmt::format(" {}", line.outputs.front());
-      spans_.push_back({std::move(name), line.communicates ? communication : compute, line.start - origin_, line.seconds,
-                        line.flops, line.bytes});
+      const auto lane = line.op == waits_for_stage ? bubble : line.communicates ? communication : compute;
+      spans_.push_back({std::move(name), lane, line.start - origin_, line.seconds, line.flops, line.bytes});
     }
     log_.reset();
   }
@@ -90,7 +91,8 @@ std::string StepProfile::write(const std::filesystem::path& path) {
   // Sends the events of each rank as text to rank 0.
   const int rank = world_.rank();
   std::string mine = fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"rank {}"}}}})", rank, rank);
-  for (const int lane : {whole_step, compute, communication, loading}) mine += ",\n" + event(rank, lane_names[lane], lane);
+  for (const int lane : {whole_step, compute, communication, loading, bubble})
+    mine += ",\n" + event(rank, lane_names[lane], lane);
   for (const auto& span : spans_) {
     mine += fmt::format(
         ",\n"

@@ -37,8 +37,9 @@ class StepProfile {
   void waited_for_data(double seconds);
   bool complete() const;  // true when all requested steps are recorded
 
-  // Writes the trace of all ranks in the trace event format (a process for each rank, lanes for compute, communication and data)
-  // and returns a table, on rank 0. Collective. Error, on all ranks: the file cannot be written.
+  // Writes the trace of all ranks in the trace event format (a process for each rank, lanes for compute, communication, data
+  // and the waiting of a pipeline's stage) and returns a table, on rank 0. Collective. Error, on all ranks: the file cannot be
+  // written.
   std::string write(const std::filesystem::path& path);
 
  private:

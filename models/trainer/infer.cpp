@@ -136,6 +136,7 @@ int infer(const Communicator& world, InferOptions o, const Inference& inference)
   const bool first = world.rank() == 0;
   const auto extents = parse_grid(o.grid, world.size(), Channels::split);
   check_grid(extents, world.size());
+  if (extents.stage > 1) throw UsageError("--grid: stages are for training; omit stage");
   const Outputs out(world, o.out, inference.files, o.overwrite);
 
   Subject subject;

@@ -74,7 +74,10 @@ void add_grid_key(Keys& keys, Options& o) {
   keys.add("grid.extents", o.grid,
            "ranks along the axes sample, depth, height, width and, where the network can be split by channels, filter and "
            "channel, such as "
-           "sample=2,depth=2; an axis left out is 1. With filter each rank computes some output channels of every layer, with "
+           "sample=2,depth=2; an axis left out is 1. stage: parts of the network on different ranks, each with the grid of the "
+           "other "
+           "axes (schedule.accumulate is the number of micro-batches). With filter each rank computes some output channels of "
+           "every layer, with "
            "channel it takes "
            "some input channels, and it holds that part of the weights")
       .with_default("all ranks along sample")
@@ -93,6 +96,11 @@ void add_grid_keys(Keys& keys, Options& o) {
            "used, "
            "gradients reduced and scattered")
       .instead_of("--sharded-weights");
+  keys.add("grid.boundaries", o.boundaries, "layers with which the stages of grid.extents begin, but for the first, such as up2")
+      .with_default("stages of about equal floating-point operations");
+  keys.add("grid.pipeline", o.pipeline, one_of({"one_forward_one_backward", "fill_drain"}),
+           "order of a stage's micro-batches: backward passes as early as possible, which holds fewer activations, or after all "
+           "forward passes");
   keys.add("grid.communication", o.communication, one_of({"overlapped", "blocking", "none"}),
            "overlapped: convolutions compute while halos travel, where that pays; blocking: they wait; none: ranks exchange "
            "nothing, which "
@@ -305,6 +313,13 @@ void check(const Options& o) {
   check_device(o);
   if (o.communication == "none" && current_device() != DeviceKind::cpu)
     throw UsageError("grid.communication none is for --device cpu");
+  const auto grid = parse_grid(o.grid, 1, Channels::split);
+  for (const auto* key : {"grid.boundaries", "grid.pipeline"})
+    if (o.given.contains(key) && grid.stage == 1)
+      throw UsageError(fmt::format("{} is for a pipeline, and --grid has no stages", key));
+  if (grid.stage > 1 && (o.sharded_weights || !o.grid_of.empty() || !o.onnx.empty() || o.communication == "none"))
+    throw UsageError(
+        "with stages in --grid there are no grid.layers, grid.sharded_weights, report.onnx and no grid.communication none");
   if (o.profile && current_device() != DeviceKind::cpu) throw UsageError("report.profile is for --device cpu");
   if (o.data.empty()) throw UsageError("--data is needed");
   if (o.out.empty()) throw UsageError("--out must not be empty");

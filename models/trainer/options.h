@@ -39,7 +39,8 @@ struct Options {
   std::int64_t ghosts = 0;  // planes
   // ranks
   std::string grid, communication = "overlapped";
-  std::vector<std::string> grid_of{};
+  std::vector<std::string> grid_of{}, boundaries{};
+  std::string pipeline = "one_forward_one_backward";
   bool sharded_weights = false;
   // device
   std::string device;  // launch() has chosen it already
@@ -101,7 +102,7 @@ void add_size_flag(CLI::App& app, Options& options);  // --size: extent of the c
 enum class Channels : std::uint8_t { whole, split };
 // Parses "sample=2,depth=2"; missing axes are 1. If only one of `filter` and `channel` is given, it is the grid's axis `channel`.
 // Empty text: all ranks along `sample`. UsageError: an axis that does not exist or comes twice, an extent that is not a number,
-// `filter` or `channel` with Channels::whole.
+// `filter`, `channel` or `stage` with Channels::whole.
 GridExtents parse_grid(const std::string& text, int ranks, Channels channels = Channels::whole);
 // How a grid of that text splits layers: with `filter` each rank computes some of a layer's output channels, with `channel` it
 // reads some of the input channels, with both it does both.
@@ -109,7 +110,7 @@ nn::LayerSplit split_of(const std::string& grid);
 // Parses grid.layers, "conv5-7:sample=4". UsageError: as parse_grid(); another number of ranks.
 std::vector<LayerExtents> layer_grids(const Options& options, int ranks);
 std::string to_string(const GridExtents& grid);
-// The grid of a training; its ranks exchange halos as grid.communication says.
+// The grid of a training, or of each stage of its pipeline; its ranks exchange halos as grid.communication says.
 GridPtr grid_of_ranks(const Communicator& world, const Options& options, const GridExtents& extents);
 // Throws UsageError if the grid has another number of ranks than there are.
 void check_grid(const GridExtents& grid, int ranks);

@@ -132,8 +132,15 @@ void add(nlohmann::ordered_json& document, const Usage& usage) {
 }
 
 bool has_blocks(const Options& o) {
-  return o.sharded_weights || !o.grid_of.empty() || parse_grid(o.grid, 1, Channels::split).channel > 1;
+  const auto grid = parse_grid(o.grid, 1, Channels::split);
+  return o.sharded_weights || !o.grid_of.empty() || grid.channel > 1 || grid.stage > 1;
 }
+
+namespace {
+nn::PipelineSchedule schedule_of(const Options& o) {
+  return o.pipeline == "fill_drain" ? nn::PipelineSchedule::fill_drain : nn::PipelineSchedule::one_forward_one_backward;
+}
+}  // namespace
 
 void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const Options& o) {
   nn::BuildOptions options{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
@@ -141,6 +148,8 @@ void build(nn::Module& net, const LayoutPtr& layout, const Shape& shape, const O
   const auto& grid = grid_of(*layout);
   options.split = split_of(o.grid);
   options.sharded_weights = o.sharded_weights;
+  if (const auto stages = Stages::of(grid))
+    options.pipeline = nn::Pipeline::make(stages, {.boundaries = o.boundaries, .schedule = schedule_of(o)});
   for (const auto& own : layer_grids(o, grid.ranks()))
     options.grids.push_back({own.layers, make_grid(grid.world(), own.grid, grid.overlap()), own.split});
   net.build(layout, options);
@@ -150,6 +159,7 @@ nlohmann::ordered_json to_json(const GridExtents& g) {
   nlohmann::ordered_json result{{"sample", g.sample}, {"depth", g.depth}, {"height", g.height}, {"width", g.width}};
   if (g.channel > 1) result["channel"] = g.channel;
   if (g.filter > 1) result["filter"] = g.filter;
+  if (g.stage > 1) result["stage"] = g.stage;
   return result;
 }
 
@@ -174,6 +184,15 @@ nlohmann::ordered_json to_json(const Description& d) {
                                 {"reduced_bytes_per_rank", d.reduced_bytes},
                                 {"gathered_bytes_per_rank", d.gathered_bytes},
                                 {"optimizer_bytes_per_rank", d.optimizer_bytes}};
+  if (!d.stages.empty()) {
+    auto& stages = result["stages"] = nlohmann::ordered_json::array();
+    for (const auto& stage : d.stages)
+      stages.push_back({{"first_layer", stage.first},
+                        {"forward_gflop", stage.gflop},
+                        {"parameter_bytes_per_rank", stage.parameter_bytes},
+                        {"peak_bytes_per_rank", stage.peak_bytes},
+                        {"sent_bytes_per_rank", stage.sent_bytes}});
+  }
   auto& layers = result["layers"] = nlohmann::ordered_json::array();
   for (const auto& layer : d.layers)
     layers.push_back({{"name", layer.name},
@@ -200,6 +219,8 @@ Description describe(const Options& o, nn::Module& net, const Shape& input, cons
                               .split = split_of(o.grid),
                               .grids = layer_grids(o, ranks_of(grid)),
                               .sharded_weights = o.sharded_weights,
+                              .boundaries = o.boundaries,
+                              .schedule = schedule_of(o),
                               .dtype = dtype_of(o),
                               .compute = compute_of(o),
                               .accumulate = o.training.fit.accumulate,

@@ -236,6 +236,7 @@ void add_simulate(CLI::App& app, SimulateOptions& o) {
 int simulate(const SimulateOptions& o) {
   Run run;
   run.choice = {.grid = trainer::parse_grid(o.grid, 1, trainer::Channels::split), .split = trainer::split_of(o.grid)};
+  if (run.choice.grid.stage > 1) throw UsageError("--grid: `plan simulate` has no stages; `plan best` predicts pipelines");
   run.choice.precision = o.precision;
   run.choice.recompute = o.recompute, run.choice.sharded_weights = o.sharded_weights;
   if (o.recompute && !network_named(o.network).recomputing)

@@ -130,8 +130,9 @@ void add_keys(Keys& keys, TrainOptions& o) {
   trainer::add_report_keys(keys, o);
   keys["schedule.batch"].help = "samples in a step, on all ranks together; two views of each";
   keys["schedule.epochs"].help = "passes over the training set; 0 writes the initial weights";
-  for (const auto* name : {"network.keep", "optimizer.average_weights", "schedule.accumulate", "precision.graph", "grid.layers",
-                           "grid.communication", "report.profile", "report.noise_scale"})
+  for (const auto* name :
+       {"network.keep", "optimizer.average_weights", "schedule.accumulate", "precision.graph", "grid.boundaries", "grid.pipeline",
+        "grid.layers", "grid.communication", "report.profile", "report.noise_scale"})
     keys.remove(name);
 }
 

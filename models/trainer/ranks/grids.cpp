@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 
+#include "comm/distributed/stages.h"
 #include "models/trainer/options.h"
 #include "models/trainer/ranks/silent_transport.h"
 
@@ -12,12 +13,13 @@ namespace {
 // Parses "AXIS=RANKS,...", the value of an option.
 GridExtents named_extents(const std::string& option, const std::string& text) {
   GridExtents grid;
-  std::array<std::pair<std::string, int*>, 6> axes{{{"sample", &grid.sample},
+  std::array<std::pair<std::string, int*>, 7> axes{{{"sample", &grid.sample},
                                                     {"depth", &grid.depth},
                                                     {"height", &grid.height},
                                                     {"width", &grid.width},
                                                     {"filter", &grid.filter},
-                                                    {"channel", &grid.channel}}};
+                                                    {"channel", &grid.channel},
+                                                    {"stage", &grid.stage}}};
   std::vector<std::string> seen;
   for (std::size_t begin = 0; begin <= text.size();) {
     const auto end = std::min(text.find(',', begin), text.size());
@@ -30,7 +32,7 @@ GridExtents named_extents(const std::string& option, const std::string& text) {
     const auto axis = std::find_if(axes.begin(), axes.end(), [&](const auto& candidate) { return candidate.first == name; });
     if (axis == axes.end())
       throw UsageError(
-          fmt::format("{} has no axis '{}'; its axes are sample, depth, height, width, filter and channel", option, name));
+          fmt::format("{} has no axis '{}'; its axes are sample, depth, height, width, filter, channel and stage", option, name));
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) throw UsageError(fmt::format("{} names {} twice", option, name));
     seen.push_back(name);
     int& extent = *axis->second;
@@ -38,7 +40,7 @@ GridExtents named_extents(const std::string& option, const std::string& text) {
     if (error != std::errc{} || stop != value.data() + value.size() || extent < 1)
       throw UsageError(fmt::format("{} {} is a number of ranks, 1 or more, got '{}'", option, name, value));
   }
-  if (static_cast<double>(grid.sample) * grid.depth * grid.height * grid.width * grid.channel * grid.filter > 1e8)
+  if (static_cast<double>(grid.sample) * grid.depth * grid.height * grid.width * grid.channel * grid.filter * grid.stage > 1e8)
     throw UsageError(fmt::format("{} {} has too many ranks", option, text));
   return grid;
 }
@@ -57,6 +59,8 @@ GridExtents parse_grid(const std::string& text, int ranks, Channels channels) {
   const auto grid = parse_axes("--grid", text);
   if (channels == Channels::whole && grid.channel > 1)
     throw UsageError(fmt::format("--grid {}: every rank needs all channels here; omit filter and channel", text));
+  if (channels == Channels::whole && grid.stage > 1)
+    throw UsageError(fmt::format("--grid {}: stages are for training; omit stage", text));
   return grid;
 }
 
@@ -86,6 +90,7 @@ std::string to_string(const GridExtents& g) {
   auto text = fmt::format("sample={},depth={},height={},width={}", g.sample, g.depth, g.height, g.width);
   if (g.channel > 1) text += fmt::format(",channel={}", g.channel);
   if (g.filter > 1) text += fmt::format(",filter={}", g.filter);
+  if (g.stage > 1) text += fmt::format(",stage={}", g.stage);
   return text;
 }
 
@@ -98,7 +103,11 @@ void check_grid(const GridExtents& grid, int ranks) {
 GridPtr grid_of_ranks(const Communicator& world, const Options& o, const GridExtents& extents) {
   (void)layer_grids(o, world.size());  // throws before anything is read
   const auto ranks = o.communication == "none" ? Communicator(silent_transport(world.transport().duplicate())) : world;
-  return make_grid(ranks, extents, o.communication == "blocking" ? Overlap::never : Overlap::automatic);
+  const auto overlap = o.communication == "blocking" ? Overlap::never : Overlap::automatic;
+  if (extents.stage == 1) return make_grid(ranks, extents, overlap);
+  auto each = extents;
+  each.stage = 1;
+  return Stages::make(ranks, extents.stage, each, overlap)->owning_grid();
 }
 
 }  // namespace mpigrad::trainer

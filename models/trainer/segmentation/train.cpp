@@ -132,10 +132,11 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
     whole = program.network(problem);
     const nn::BuildOptions build{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
     whole->build(loader->shape(), build);
-    segments_on = make_grid(grid->world(), {.sample = extents.sample,
-                                            .depth = extents.depth * extents.channel * extents.filter,
-                                            .height = extents.height,
-                                            .width = extents.width});
+    segments_on = make_grid(extents.stage > 1 ? world : grid->world(),
+                            {.sample = extents.sample,
+                             .depth = extents.depth * extents.channel * extents.filter * extents.stage,
+                             .height = extents.height,
+                             .width = extents.width});
   }
   SegmentOptions segmenting{
       .program = program.name, .grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .hausdorff = false};

@@ -224,7 +224,7 @@ void check_simulation(const Communicator& world) {
       const auto A = [k](const Tensor& x) { return k * x - 0.3 * fields::laplacian(x, {.order = 4}); };
       return sin(solve(A, now, {.tolerance = 1e-12}));
     };
-    const auto after = steps(implicit_step, u, 4, {.snapshots = 2});
+    const auto after = time_steps(implicit_step, u, 4, {.snapshots = 2});
     auto all = tape.gradient(sum(square(fields::divergence(fields::gradient(after)))), {u, k});
     all.push_back(after);
     return all;

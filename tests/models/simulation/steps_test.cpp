@@ -52,7 +52,7 @@ struct Leapfrog {
 
 Tensors gradients_of(const Leapfrog& f, const Tensors& start, std::int64_t n, std::int64_t snapshots) {
   Tape tape;
-  const auto after = snapshots < 0 ? loop(f, start, n) : steps(f, start, n, {.snapshots = snapshots});
+  const auto after = snapshots < 0 ? loop(f, start, n) : time_steps(f, start, n, {.snapshots = snapshots});
   const auto loss = sum(square(after[1])) + dot(after[0], f.p) + sum(after[2] * f.p);
   auto all = tape.gradient(loss, {start[0], start[1], start[2], f.p, f.odd});
   all.push_back(loss);
@@ -73,7 +73,7 @@ TEST_CASE("steps: values and gradients have the bits of the plain loop, with any
       CHECK(same_bits(gradients_of(f, start, n, s), plain));
     }
   }
-  CHECK(same_bits(steps(StepFunction(f), start, 9), loop(f, start, 9)));  // without a tape
+  CHECK(same_bits(time_steps(StepFunction(f), start, 9), loop(f, start, 9)));  // without a tape
 }
 
 TEST_CASE("steps: evaluations and states in memory are those of the theory") {
@@ -92,7 +92,7 @@ TEST_CASE("steps: evaluations and states in memory are those of the theory") {
       };
       const auto x = global_tensor({3}, 1);
       Tape tape;
-      const auto loss = sum(steps(f, x, n, {.snapshots = s}));
+      const auto loss = sum(time_steps(f, x, n, {.snapshots = s}));
       tape.gradient(loss, {x});
       CAPTURE(n);
       CAPTURE(s);
@@ -119,7 +119,7 @@ TEST_CASE("steps: derivatives of second and third order are those of the plain l
   const auto third = [&](bool plain) {
     const auto f = [&](const Tensor& at) {
       const auto step = [at](const Tensors& u, std::int64_t) { return Tensors{u[0] + 0.2 * tanh(u[0] * at) * at}; };
-      return sum(square(plain ? loop(step, {x}, 6)[0] : steps(step, {x}, 6, {.snapshots = 2})[0]));
+      return sum(square(plain ? loop(step, {x}, 6)[0] : time_steps(step, {x}, 6, {.snapshots = 2})[0]));
     };
     const auto first = grad(f)(p);
     const auto second = hvp(f, p, v);
@@ -145,14 +145,14 @@ TEST_CASE("steps: on ranks a replicated parameter is reduced once, with the bits
       };
       const auto all = [&](int snapshots) {
         Tape tape;
-        const auto v = snapshots < 0 ? loop(f, {u}, 7) : steps(f, {u}, 7, {.snapshots = snapshots});
+        const auto v = snapshots < 0 ? loop(f, {u}, 7) : time_steps(f, {u}, 7, {.snapshots = snapshots});
         return tape.gradient(sum(square(v[0])), {u, w});
       };
       const auto plain = all(-1);
       for (const int s : {1, 2, 4, 0}) require(same_bits(all(s), plain), "[test] {} snapshots: other gradients", s);
       // One reduction of the parameter: the entry of its replication is outside the loop's.
       Tape tape;
-      steps(f, {u}, 7, {.snapshots = 2});
+      time_steps(f, {u}, 7, {.snapshots = 2});
       int replications = 0, loops = 0;
       for (const auto& entry : tape.entries()) {
         if (entry.name == "replicate") ++replications;
@@ -176,7 +176,7 @@ TEST_CASE("steps: a network in the loop has the gradients of the plain loop") {
       const auto all = [&](bool plain) {
         Tape tape(net);
         const auto f = [&net](const Tensors& state, std::int64_t) { return Tensors{net(state[0])}; };
-        const auto after = plain ? loop(f, {u}, 5) : steps(f, {u}, 5, {.snapshots = 2});
+        const auto after = plain ? loop(f, {u}, 5) : time_steps(f, {u}, 5, {.snapshots = 2});
         const auto gradients = tape.gradient(sum(square(after[0])));
         Tensors result;
         for (std::size_t i = 0; i < gradients.size(); ++i) result.push_back(gradients[i]);
@@ -192,7 +192,7 @@ TEST_CASE("steps: adjoint check and Taylor test with messages and collectives") 
     check_on_ranks(size, "steps", [](const Communicator& comm) {
       const Tensors x{random_like({zeros({4}, DType::float64)}, 5 + static_cast<std::uint64_t>(comm.rank()))[0]};
       const auto f = [&](const Tensors& in) {
-        return Tensors{steps(
+        return Tensors{time_steps(
             [&](const Tensor& u, std::int64_t step) {
               return u + 0.1 * sin(shift(u, comm) * u + static_cast<double>(step)) + 0.05 * allreduce(u, comm);
             },
@@ -232,9 +232,11 @@ TEST_CASE("steps: loops with results, in recompute() and in loops") {
   const auto nested = [&](int kind) {
     Tape tape;
     const auto inner = [p](const Tensor& u) { return u + 0.1 * sin(u * p); };
-    const auto outer = [&](const Tensor& u) { return kind == 0 ? inner(inner(inner(u))) : steps(inner, u, 3, {.snapshots = 2}); };
+    const auto outer = [&](const Tensor& u) {
+      return kind == 0 ? inner(inner(inner(u))) : time_steps(inner, u, 3, {.snapshots = 2});
+    };
     const auto all = [&](const Tensor& u) {
-      return kind == 0 ? outer(outer(outer(outer(u)))) : steps(outer, u, 4, {.snapshots = 2});
+      return kind == 0 ? outer(outer(outer(outer(u)))) : time_steps(outer, u, 4, {.snapshots = 2});
     };
     return tape.gradient(sum(kind == 2 ? recompute(all, x) : all(x)), {x, p});
   };
@@ -245,7 +247,7 @@ TEST_CASE("steps: loops with results, in recompute() and in loops") {
 TEST_CASE("steps: misuse is refused by name") {
   const auto x = ones({2});
   const auto text = [&](const StepFunction& f, std::int64_t n, std::int64_t s) {
-    return error_text([&] { steps(f, {x}, n, {.snapshots = s}); });
+    return error_text([&] { time_steps(f, {x}, n, {.snapshots = s}); });
   };
   const StepFunction same = [](const Tensors& state, std::int64_t) { return state; };
   CHECK(text(same, -1, 0) == "[steps] -1 steps with 0 snapshots: neither is negative");
