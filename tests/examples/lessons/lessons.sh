@@ -43,6 +43,7 @@ lesson 10_wrong_gradients 4 '^full matrix, gradients summed  *P\.000000  1\.0000
 lesson 11_matrices 3 '^holds: the adjoint of exscan is its transpose'
 lesson 12_not_linear 3 '^holds: where nobody ties the adjoint passes, to second order'
 lesson 13_wave 4 '^holds: both gradients are those of one rank, at edges and corners, too'
+lesson 14_pipeline 4 '^holds: both schedules have the gradient of one process'
 lesson coming_from_programs 4 '^2\. square(allreduce(x)) from every rank  *P\.000000'
 
 # What the exercises say.
@@ -77,6 +78,7 @@ judge '10_wrong_training: a batch of one' refuses_arguments '--batch is 2 or mor
 under_launcher 04_heat 2 '^E^T 1   111111111111111111111112|211111111111111111111111$'
 under_launcher 06_overlap 2 '^holds: backwards: isend irecv wait wait'
 under_launcher 13_wave 2 '^rank 1: a cell in a corner of its block has 2 copies'
+under_launcher 14_pipeline 2 '^holds: rank s holds at most P - s tapes'
 under_launcher 11_matrices 2 '^holds: the adjoint of scatter is its transpose'
 under_launcher 08_contrastive 2 '^full, plain  *2\.000000  1\.000000'
 ranks 2 "$lessons/07_unused_message" --no-such-option
@@ -91,7 +93,7 @@ judge '--help' says '^Usage: '
 
 # What did not arrive was not printed.
 for each in 01_allgather 02_sum_over_ranks 03_data_parallel 04_heat 05_split_convolution 06_overlap 07_unused_message \
-  08_contrastive 09_hessian_vector 10_wrong_gradients 00_reverse_mode 11_matrices 12_not_linear 13_wave; do
+  08_contrastive 09_hessian_vector 10_wrong_gradients 00_reverse_mode 11_matrices 12_not_linear 13_wave 14_pipeline; do
   full "$lessons/$each" --transport threads --ranks 1
   judge "$each to a full device fails" refuses_full
 done
