@@ -14,11 +14,14 @@
 #include <mpigrad/trainer.h>
 using namespace mpigrad;
 
-// A residual block of your own: relu(x + conv(norm(conv(x)))). [N, D, H, W, C] -> [N, D, H, W, C], the same on any grid.
+// A residual block of your own, with a parameter for each channel: relu(x + strength conv(norm(conv(x)))). It maps
+// [N, D, H, W, C] to [N, D, H, W, C], the same on any grid.
 class Block : public nn::Module {
  public:
   Block(nn::Module& parent, const std::string& name, std::int64_t channels) : Module(parent, name), channels_(channels) {}
-  Tensor operator()(const Tensor& x) override { return relu(x + second_(norm_(first_(x)))); }
+  Tensor operator()(const Tensor& x) override {
+    return relu(x + parameter("strength", {channels_}, nn::constant_value(1)) * second_(norm_(first_(x))));
+  }
 
  private:
   std::int64_t channels_;
