@@ -163,18 +163,11 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
 // True if the options of any rank are invalid or request something that is not available: options may differ, and so may nodes.
 // Prints the error once. Collective.
 bool any_refuses(Transport& world, const std::string& mine) {
-  const auto size = static_cast<std::size_t>(world.size());
-  const auto length = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> lengths(size);
-  world.allgather(&length, lengths.data(), std::vector<std::int64_t>(size, 1), DType::int64);
-  const auto first = std::find_if(lengths.begin(), lengths.end(), [](auto n) { return n > 0; });
-  if (first == lengths.end()) return false;
-  const auto refusing = std::count_if(lengths.begin(), lengths.end(), [](auto n) { return n > 0; });
-  const auto rank = static_cast<int>(first - lengths.begin());
-  if (rank == world.rank()) {
-    const bool all = refusing == world.size();
-    print_error(rank, all ? 1 : world.size(), mine.c_str());
-  }
+  std::int64_t first = mine.empty() ? world.size() : world.rank(), refusing = mine.empty() ? 0 : 1;
+  world.allreduce(&first, &first, 1, DType::int64, CombineOp::min);
+  if (first == world.size()) return false;
+  world.allreduce(&refusing, &refusing, 1, DType::int64, CombineOp::sum);
+  if (first == world.rank()) print_error(world.rank(), refusing == world.size() ? 1 : world.size(), mine);
   return true;
 }
 

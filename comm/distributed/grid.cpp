@@ -37,13 +37,13 @@ std::vector<int> Grid::members(const std::vector<int>& free) const {
 
 Communicator Grid::along(const std::vector<int>& axes) const {
   std::vector<int> wanted;
+  int size = 1;
   for (const int axis : axes)
-    if (extents[static_cast<std::size_t>(axis)] > 1) wanted.push_back(axis);
+    if (const int extent = extents[static_cast<std::size_t>(axis)]; extent > 1) wanted.push_back(axis), size *= extent;
   std::sort(wanted.begin(), wanted.end());
   auto& group = groups_[wanted];
   if (group) return group;
-  const auto ranks_of_group = members(wanted);
-  group = static_cast<int>(ranks_of_group.size()) == world_.size() ? world_ : world_.subgroup(ranks_of_group);
+  group = size == world_.size() ? world_ : world_.subgroup(members(wanted));
   return group;
 }
 

@@ -1,7 +1,6 @@
 #include "comm/distributed/local_parts.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/invariant.h"
@@ -42,30 +41,24 @@ WindowedPlan windowed_plan(const Layout& layout, const Extent3& extents, std::in
 
   const auto& grid = grid_of(layout);
   result.group = grid.along(result.axes);
-  auto plan = std::make_shared<BoxPlan>();
-  plan->have = plan->need = {layout.box(grid.rank)};
-  // In the order of Grid::members: the last axis runs fastest. Efficient, because thousands of ranks build as many boxes for
-  // every op.
+  auto boxes = std::make_shared<RankBoxes>();
+  boxes->have = boxes->need = layout.box(grid.rank);
   for (const int a : result.axes) {
     const auto& axis = layout.axes[static_cast<std::size_t>(a)];
     const auto& parts = along[static_cast<std::size_t>(axis.dimension - 1)].parts;
-    const auto cut_along = [&](std::vector<Box>& boxes, const auto& range_of) {
-      std::vector<Box> more;
-      more.reserve(boxes.size() * parts.size());
-      for (const auto& box : boxes)
-        for (std::size_t at = 0; at < parts.size(); ++at) {
-          auto& made = more.emplace_back(box);
-          std::tie(made.begin[axis.dimension], made.end[axis.dimension]) = range_of(at);
-        }
-      boxes = std::move(more);
-    };
-    const auto own = [&](std::size_t at) { return std::pair{axis.cuts[at], axis.cuts[at + 1]}; };
-    const auto needed = [&](std::size_t at) { return std::pair{parts[at].begin, parts[at].end}; };
-    cut_along(plan->have, own);
-    cut_along(plan->need, needed);
-    for (std::size_t at = 0; at < parts.size(); ++at) result.moves = result.moves || own(at) != needed(at);
+    auto &have = result.have.emplace_back(AxisBlocks{axis.dimension, {}}), &need = result.need.emplace_back(have);
+    for (std::size_t at = 0; at < parts.size(); ++at) {
+      have.ranges.push_back({axis.cuts[at], axis.cuts[at + 1]});
+      need.ranges.push_back({parts[at].begin, parts[at].end});
+    }
+    result.moves = result.moves || have.ranges != need.ranges;
+    const auto& mine = need.ranges[static_cast<std::size_t>(coordinates[static_cast<std::size_t>(a)])];
+    boxes->need.begin[axis.dimension] = mine.begin, boxes->need.end[axis.dimension] = mine.end;
   }
-  result.boxes = std::move(plan);
+  // The ranks of the group are in the order of Grid::members.
+  boxes->sent = parts_of(boxes->have, result.need);
+  boxes->received = parts_of(boxes->need, result.have);
+  result.boxes = std::move(boxes);
   return result;
 }
 

@@ -14,10 +14,11 @@ namespace mpigrad::spatial {
 // The plan of an op whose outputs read boxes of a distributed [N, D, H, W, C]: the exchange, this rank's part of each split
 // dimension, and the layout of the result.
 struct WindowedPlan {
-  std::vector<int> axes;  // grid axes that split a spatial dimension
-  Communicator group;     // the ranks along these axes
-  BoxPlanPtr boxes;       // over them
-  bool moves = false;     // true if any rank needs more or less than its own block
+  std::vector<int> axes;                   // grid axes that split a spatial dimension
+  Communicator group;                      // the ranks along these axes
+  RankBoxesPtr boxes;                      // this rank's, over them
+  std::vector<AxisBlocks> have{}, need{};  // of all ranks along each of these axes: their blocks, and what they need
+  bool moves = false;                      // true if any rank needs more or less than its own block
   LayoutPtr out;
   std::array<WindowPart, 3> part{};  // this rank's, for split dimensions
   std::array<bool, 3> split{};

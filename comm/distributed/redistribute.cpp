@@ -1,6 +1,7 @@
 #include "comm/distributed/redistribute.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "comm/distributed/invariant.h"
 #include "comm/halos/exchange.h"
@@ -10,13 +11,58 @@ namespace mpigrad {
 namespace ops {
 namespace {
 
-// True if rank `rank` is the first of the ranks that hold the same box and differ along `axes`: that rank sends the box.
-bool sends(const Layout& layout, const std::vector<int>& axes, int rank) {
-  const auto coordinates = layout.grid->coordinates(rank);
-  return std::none_of(axes.begin(), axes.end(), [&](int a) {
+// The blocks of a layout along these axes of its grid. With `senders`, ranks that hold a copy of another one's block have
+// nothing: the first of the ranks that hold it sends it.
+std::vector<AxisBlocks> blocks_along(const Layout& layout, const std::vector<int>& axes, bool senders) {
+  std::vector<AxisBlocks> result;
+  for (const int a : axes) {
+    const auto& axis = layout.axes[static_cast<std::size_t>(a)];
+    const bool split = axis.placement == Placement::split;
+    auto& made = result.emplace_back(AxisBlocks{split ? axis.dimension : -1, {}});
+    for (int i = 0; i < layout.grid->extents[static_cast<std::size_t>(a)]; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      made.ranges.push_back(split ? Range{axis.cuts[at], axis.cuts[at + 1]} : Range{0, senders && i > 0 ? 0 : 1});
+    }
+  }
+  return result;
+}
+
+bool contains(const Box& outer, const Box& inner) { return intersection(outer, inner) == inner; }
+
+// The boxes of this rank of the group along `axes` of the grid of `from`, in which ranks differ by what they have and need.
+RankBoxes boxes_between(const Layout& from, const Layout& to, const std::vector<int>& axes) {
+  const auto& grid = *from.grid;
+  const auto mine = grid.coordinates(grid.rank);
+  // The grid's number of a rank of the group.
+  const auto rank_of = [&](int member) {
+    auto at = mine;
+    for (std::size_t i = axes.size(); i-- > 0;) {
+      const auto a = static_cast<std::size_t>(axes[i]);
+      at[a] = member % grid.extents[a], member /= grid.extents[a];
+    }
+    int rank = 0;
+    for (std::size_t a = 0; a < at.size(); ++a) rank = rank * grid.extents[a] + at[a];
+    return rank;
+  };
+  RankBoxes boxes{from.box(), to.box(), {}, {}};
+  std::vector<int> all_axes(to.axes.size());
+  std::iota(all_axes.begin(), all_axes.end(), 0);
+  // Two grids are over the same ranks, and then all axes of both differ.
+  const auto& axes_of_to = from.grid == to.grid ? axes : all_axes;
+  const bool copy = std::any_of(axes.begin(), axes.end(), [&](int a) {
     const auto i = static_cast<std::size_t>(a);
-    return layout.axes[i].placement == Placement::replicated && coordinates[i] != 0;
+    return from.axes[i].placement == Placement::replicated && mine[i] != 0;
   });
+  if (copy) boxes.have.end = boxes.have.begin;
+  // A rank takes the elements that it holds itself locally.
+  if (contains(from.box(), boxes.need)) boxes.need.end = boxes.need.begin;
+  boxes.sent = parts_of(boxes.have, blocks_along(to, axes_of_to, false));
+  std::erase_if(boxes.sent, [&](const BoxPart& part) {
+    const int rank = rank_of(part.peer);
+    return contains(from.box(rank), to.box(rank));
+  });
+  boxes.received = parts_of(boxes.need, blocks_along(from, axes, true));
+  return boxes;
 }
 
 }  // namespace
@@ -41,22 +87,13 @@ void Redistribute::run(Inputs in, Outputs out) const {
     if (from->grid != to->grid || !(from->axes[i] == to->axes[i])) axes.push_back(a);
   }
   const auto group = grid.along(axes);
-  BoxPlan plan;
-  for (const int r : grid.members(axes)) {
-    plan.have.push_back(from->box(r));
-    plan.need.push_back(to->box(r));
-    // A rank takes the elements that it holds itself locally; a rank with a copy of a box that another rank sends sends nothing.
-    if (intersection(plan.have.back(), plan.need.back()) == plan.need.back()) plan.need.back().end = plan.need.back().begin;
-    if (!sends(*from, axes, r)) plan.have.back().end = plan.have.back().begin;
-  }
-  const auto mine = static_cast<std::size_t>(group.rank());
-  const auto has = from->box(), gets = to->box();
-  const bool local = plan.need[mine].elements() == 0;
-  const bool silent = !sends(*from, axes, grid.rank);
-  Tensor own = silent ? Tensor({plan.have[mine].extents(), in[0].dtype()}, in[0].device()) : in[0];
-  Tensor arriving = local ? Tensor({plan.need[mine].extents(), in[0].dtype()}, in[0].device()) : out[0];
-  move_boxes(group, plan, own, arriving, false);
-  if (local && out[0].raw() && gets.elements() > 0) copy_box(in[0], has, out[0], gets, gets);
+  const auto boxes = boxes_between(*from, *to, axes);
+  const auto gets = to->box();
+  const bool local = boxes.need.elements() == 0, silent = boxes.have.elements() == 0;
+  Tensor own = silent ? Tensor({boxes.have.extents(), in[0].dtype()}, in[0].device()) : in[0];
+  Tensor arriving = local ? Tensor({boxes.need.extents(), in[0].dtype()}, in[0].device()) : out[0];
+  move_boxes(group, boxes, own, arriving, false);
+  if (local && out[0].raw() && gets.elements() > 0) copy_box(in[0], from->box(), out[0], gets, gets);
 }
 
 }  // namespace ops

@@ -1,6 +1,7 @@
 #include "comm/halos/conv_plan.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "comm/halos/ghosts.h"
@@ -16,14 +17,27 @@ VolumeWindow convolution(const Extent3& in, const Extent3& kernel, const ConvAtt
   return s;
 }
 
-// The number of elements that all ranks of a plan receive.
+// The product of this rank's extents in the dimensions that the plan does not split; they are equal for all ranks of the group.
+std::int64_t unsplit_elements(const WindowedPlan& plan) {
+  auto extents = plan.boxes->have.extents();
+  for (const auto& axis : plan.have) extents[axis.dimension] = 1;
+  return extents.elements();
+}
+
+// The number of elements that all ranks of a plan receive. A sum over ranks of products is the product of sums along the axes.
 std::int64_t received_by_all(const WindowedPlan& plan) {
-  std::int64_t places = 0;
-  for (std::size_t r = 0; plan.moves && r < plan.boxes->have.size(); ++r) {
-    const auto &have = plan.boxes->have[r], &need = plan.boxes->need[r];
-    places += need.elements() - intersection(have, need).elements();
+  if (!plan.moves) return 0;
+  std::int64_t needed = unsplit_elements(plan), own = needed;
+  for (std::size_t a = 0; a < plan.axes.size(); ++a) {
+    std::int64_t of_axis = 0, own_of_axis = 0;
+    for (std::size_t i = 0; i < plan.have[a].ranges.size(); ++i) {
+      const auto &have = plan.have[a].ranges[i], &need = plan.need[a].ranges[i];
+      of_axis += need.size();
+      own_of_axis += Range{std::max(have.begin, need.begin), std::min(have.end, need.end)}.size();
+    }
+    needed *= of_axis, own *= own_of_axis;
   }
-  return places;
+  return needed - own;
 }
 
 // Ratio of computation and communication: 1 TFLOP/s for each rank, compared with bytes that cross a network at 10 GB/s.
@@ -92,13 +106,24 @@ bool overlaps(const ConvPlan& plan, DType dtype) {
   const auto& window = plan.window;
   const auto mode = grid_of(layout).overlap();
   if (!window.moves || mode == Overlap::never) return false;
-  std::int64_t smallest = layout.global.elements(), most = 0;
-  for (std::size_t r = 0; r < window.boxes->have.size(); ++r) {
-    const auto &have = window.boxes->have[r], &need = window.boxes->need[r];
-    if (!contains(need, have)) return false;  // windows that skip planes, ranks that have none, or make no outputs
-    smallest = std::min(smallest, have.elements());
-    most = std::max(most, need.elements() - have.elements());
+  // The numbers of elements that ranks have and need, each pair once: ranks differ by a few extents along each axis.
+  std::set<std::pair<std::int64_t, std::int64_t>> sizes{{unsplit_elements(window), unsplit_elements(window)}};
+  for (std::size_t a = 0; a < window.axes.size(); ++a) {
+    std::set<std::pair<std::int64_t, std::int64_t>> along, all;
+    for (std::size_t i = 0; i < window.have[a].ranges.size(); ++i) {
+      const auto &have = window.have[a].ranges[i], &need = window.need[a].ranges[i];
+      // Windows that skip planes, ranks that have none, or make no outputs.
+      if (have.size() == 0 || need.begin > have.begin || need.end < have.end) return false;
+      along.emplace(have.size(), need.size());
+    }
+    for (const auto& [have, need] : sizes)
+      for (const auto& [own, needed] : along) all.emplace(have * own, need * needed);
+    sizes = std::move(all);
   }
+  const auto smallest = sizes.begin()->first;
+  if (smallest == 0) return false;
+  std::int64_t most = 0;
+  for (const auto& [have, need] : sizes) most = std::max(most, need - have);
   if (mode == Overlap::always) return true;
   // Overlapping would round 16-bit results once more at the rim. It does not pay for thick halos, which are half of the work, or
   // for many weights, whose gradients every slab computes again and which cost more than the hidden messages.
@@ -134,8 +159,8 @@ PartOfConv part_of_conv(const Box& part, const Box& outputs, const Extent3& kern
 Halos halos_of(const Layout& layout, const WindowedPlan& plan) {
   Halos result{.topology = {plan.group, {}, {}}};
   const int rank = result.topology.comm.rank();
-  const auto &have = plan.boxes->have[static_cast<std::size_t>(rank)], &need = plan.boxes->need[static_cast<std::size_t>(rank)];
-  for (const auto& part : sent_parts(*plan.boxes, rank)) {
+  const auto &have = plan.boxes->have, &need = plan.boxes->need;
+  for (const auto& part : plan.boxes->sent) {
     if (part.peer == rank) continue;
     result.topology.destinations.push_back({part.peer, 0});
     result.sent_rows.push_back(part.box.elements());
@@ -151,7 +176,7 @@ Halos halos_of(const Layout& layout, const WindowedPlan& plan) {
     rest.begin[d] = have.begin[d], rest.end[d] = have.end[d];
   }
   std::int64_t arrived = 0;
-  for (const auto& part : received_parts(*plan.boxes, rank)) {
+  for (const auto& part : plan.boxes->received) {
     if (part.peer == rank) continue;
     result.topology.sources.push_back({part.peer, 0});
     result.received_rows.push_back(part.box.elements());

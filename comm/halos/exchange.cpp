@@ -26,6 +26,22 @@ std::vector<BoxPart> parts(const std::vector<Box>& others, const Box& mine) {
   return result;
 }
 
+// Error: two of the parts overlap. Counting elements is not enough: overlapping parts could hide missing ones.
+void require_apart(std::vector<BoxPart> parts, const Box& need) {
+  // Parts whose ranges along the first dimension do not meet are not compared, since a rank may receive from all others.
+  const auto begin = [](const BoxPart& part) { return part.box.begin.rank() > 0 ? part.box.begin[0] : 0; };
+  std::stable_sort(parts.begin(), parts.end(), [&](const auto& a, const auto& b) { return begin(a) < begin(b); });
+  std::vector<const BoxPart*> before;
+  for (const auto& part : parts) {
+    if (part.box.begin.rank() > 0) std::erase_if(before, [&](const auto* p) { return p->box.end[0] <= part.box.begin[0]; });
+    for (const auto* other : before)
+      if (intersection(part.box, other->box).elements() != 0)
+        fail("[exchange] ranks {} and {} both have part of box {}", std::min(other->peer, part.peer),
+             std::max(other->peer, part.peer), to_string(need));
+    before.push_back(&part);
+  }
+}
+
 // True if the received parts, which do not overlap, cover the box.
 bool covers(const std::vector<BoxPart>& received, const Box& box) {
   std::int64_t sum = 0;
@@ -72,48 +88,64 @@ Tensor inside(const Tensor& x, const Box& has, const Box& gets) {
 // Calls f(region, first) for each part that comes from another rank: its region in this rank's needed box, and the index of its
 // first element among the elements of all these parts. Returns their number of elements.
 template <class F>
-std::int64_t for_arriving(const Communicator& comm, const BoxPlan& plan, const F& f) {
+std::int64_t for_arriving(const Communicator& comm, const RankBoxes& boxes, const F& f) {
   std::int64_t first = 0;
-  for (const auto& part : received_parts(plan, comm.rank())) {
+  for (const auto& part : boxes.received) {
     if (part.peer == comm.rank()) continue;
-    f(BoxRegion(plan.need[static_cast<std::size_t>(comm.rank())], part.box), first);
+    f(BoxRegion(boxes.need, part.box), first);
     first += part.box.elements();
   }
   return first;
 }
 
 // The elements in y that came from other ranks, packed.
-Tensor arrived_in(const Tensor& y, const Communicator& comm, const BoxPlan& plan) {
-  const auto elements = for_arriving(comm, plan, [](const BoxRegion&, std::int64_t) {});
+Tensor arrived_in(const Tensor& y, const Communicator& comm, const RankBoxes& boxes) {
+  const auto elements = for_arriving(comm, boxes, [](const BoxRegion&, std::int64_t) {});
   Tensor packed(TensorType{Shape{elements}, y.dtype()}, y.device());
   if (y.raw())
-    for_arriving(comm, plan, [&](const BoxRegion& region, std::int64_t first) {
+    for_arriving(comm, boxes, [&](const BoxRegion& region, std::int64_t first) {
       pack_box(region, y, packed.raw() + first * size_of(y.dtype()));
     });
   return packed;
 }
 
 // The result of move_boxes() if the elements from other ranks are known already, as `packed`.
-void place_arrived(const Tensor& packed, const Communicator& comm, const BoxPlan& plan, const Tensor& x, Tensor& y) {
+void place_arrived(const Tensor& packed, const Communicator& comm, const RankBoxes& boxes, const Tensor& x, Tensor& y) {
   if (!y.raw()) return;
-  const auto mine = static_cast<std::size_t>(comm.rank());
-  const auto &have = plan.have[mine], &need = plan.need[mine];
+  const auto &have = boxes.have, &need = boxes.need;
   if (x.storage() != y.storage()) {
-    if (!covers(received_parts(plan, comm.rank()), need)) detail::zero_bytes(y.device(), y.raw(), y.bytes());
+    if (!covers(boxes.received, need)) detail::zero_bytes(y.device(), y.raw(), y.bytes());
     if (const auto own = intersection(have, need); own.elements() > 0) copy_box(x, have, y, need, own);
   }
-  for_arriving(comm, plan, [&](const BoxRegion& region, std::int64_t first) {
+  for_arriving(comm, boxes, [&](const BoxRegion& region, std::int64_t first) {
     unpack_box(region, y, packed.raw() + first * size_of(y.dtype()), false);
   });
 }
 
 }  // namespace
 
-std::vector<BoxPart> sent_parts(const BoxPlan& plan, int rank) {
-  return parts(plan.need, plan.have[static_cast<std::size_t>(rank)]);
+RankBoxes boxes_of(const BoxPlan& plan, int rank) {
+  const auto &have = plan.have[static_cast<std::size_t>(rank)], &need = plan.need[static_cast<std::size_t>(rank)];
+  return {have, need, parts(plan.need, have), parts(plan.have, need)};
 }
-std::vector<BoxPart> received_parts(const BoxPlan& plan, int rank) {
-  return parts(plan.have, plan.need[static_cast<std::size_t>(rank)]);
+
+std::vector<BoxPart> parts_of(const Box& box, const std::vector<AxisBlocks>& axes) {
+  std::vector<BoxPart> result;
+  if (box.elements() > 0) result.push_back({0, box});
+  for (const auto& [dimension, ranges] : axes) {
+    std::vector<BoxPart> more;
+    for (const auto& part : result)
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        auto range = ranges[i];
+        if (dimension >= 0) range = {std::max(range.begin, box.begin[dimension]), std::min(range.end, box.end[dimension])};
+        if (range.size() == 0) continue;
+        auto& made = more.emplace_back(part);
+        made.peer = part.peer * static_cast<int>(ranges.size()) + static_cast<int>(i);
+        if (dimension >= 0) made.box.begin[dimension] = range.begin, made.box.end[dimension] = range.end;
+      }
+    result = std::move(more);
+  }
+  return result;
 }
 
 void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to_box, const Box& part) {
@@ -133,13 +165,12 @@ void copy_box(const Tensor& from, const Box& from_box, Tensor& to, const Box& to
   unpack_box(target, to, packed.raw(), false);
 }
 
-void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& from, Tensor& to, bool reverse) {
+void move_boxes(const Communicator& comm, const RankBoxes& boxes, const Tensor& from, Tensor& to, bool reverse) {
   const int rank = comm.rank();
-  const auto mine = static_cast<std::size_t>(rank);
-  const Box& from_box = reverse ? plan.need[mine] : plan.have[mine];
-  const Box& to_box = reverse ? plan.have[mine] : plan.need[mine];
-  const auto outgoing = reverse ? received_parts(plan, rank) : sent_parts(plan, rank);
-  const auto incoming = reverse ? sent_parts(plan, rank) : received_parts(plan, rank);
+  const Box& from_box = reverse ? boxes.need : boxes.have;
+  const Box& to_box = reverse ? boxes.have : boxes.need;
+  const auto& outgoing = reverse ? boxes.received : boxes.sent;
+  const auto& incoming = reverse ? boxes.sent : boxes.received;
   const bool real = to.raw() != nullptr || from.raw() != nullptr;
   const int tag = comm.side().max_tag();  // adjoint messages never have this tag
   const auto item = size_of(from.dtype());
@@ -199,44 +230,36 @@ void move_boxes(const Communicator& comm, const BoxPlan& plan, const Tensor& fro
 
 namespace ops {
 
-Types Exchange::infer(Inputs in) const {
-  const auto r = static_cast<std::size_t>(comm.rank());
-  return {covering(traits().name, in[0], plan->have[r], plan->need[r])};
-}
+Types Exchange::infer(Inputs in) const { return {covering(traits().name, in[0], boxes->have, boxes->need)}; }
 Tensor Exchange::view(Inputs in) const {
-  const auto r = static_cast<std::size_t>(comm.rank());
   const auto type = infer(in)[0];
   Tensor out;
-  if (covers(received_parts(*plan, comm.rank()), plan->need[r])) out = around(in[0], plan->have[r], plan->need[r]);
+  if (covers(boxes->received, boxes->need)) out = around(in[0], boxes->have, boxes->need);
   if (!out) out = Tensor::where(in[0], type);
   const auto arrival = detail::Arrival::next();
   if (arrival.known()) {
-    place_arrived(arrival.known(), comm, *plan, in[0], out);
+    place_arrived(arrival.known(), comm, *boxes, in[0], out);
     return out;
   }
-  move_boxes(comm, *plan, in[0], out, false);
-  if (arrival.wanted()) arrival.keep(arrived_in(out, comm, *plan));
+  move_boxes(comm, *boxes, in[0], out, false);
+  if (arrival.wanted()) arrival.keep(arrived_in(out, comm, *boxes));
   return out;
 }
 Tensors Exchange::vjp(const Replay&, Inputs g) const {
   const bool consume = sole_owner(g[0]);
-  return {mpigrad::apply(ReturnBoxes{comm, plan, consume}, {g[0]})};
+  return {mpigrad::apply(ReturnBoxes{comm, boxes, consume}, {g[0]})};
 }
 
-Types ReturnBoxes::infer(Inputs in) const {
-  const auto r = static_cast<std::size_t>(comm.rank());
-  return {covering(traits().name, in[0], plan->need[r], plan->have[r])};
-}
+Types ReturnBoxes::infer(Inputs in) const { return {covering(traits().name, in[0], boxes->need, boxes->have)}; }
 Tensor ReturnBoxes::view(Inputs in) const {
-  const auto r = static_cast<std::size_t>(comm.rank());
   const auto type = infer(in)[0];
   Tensor out;
-  if (consume) out = inside(in[0], plan->need[r], plan->have[r]);
+  if (consume) out = inside(in[0], boxes->need, boxes->have);
   if (!out) out = Tensor::where(in[0], type);
-  move_boxes(comm, *plan, in[0], out, true);
+  move_boxes(comm, *boxes, in[0], out, true);
   return out;
 }
-Tensors ReturnBoxes::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(Exchange{comm, plan}, {g[0]})}; }
+Tensors ReturnBoxes::vjp(const Replay&, Inputs g) const { return {mpigrad::apply(Exchange{comm, boxes}, {g[0]})}; }
 
 }  // namespace ops
 
@@ -244,14 +267,9 @@ Tensor exchange(const Tensor& x, const Communicator& comm, const BoxPlanPtr& pla
   require(plan != nullptr, "[exchange] needs a plan");
   require(static_cast<int>(plan->have.size()) == comm.size() && plan->need.size() == plan->have.size(),
           "[exchange] a plan of {} and {} boxes for {} ranks", plan->have.size(), plan->need.size(), comm.size());
-  // Counting elements is not enough: overlapping parts could hide missing ones.
-  const auto incoming = received_parts(*plan, comm.rank());
-  for (std::size_t i = 0; i < incoming.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j)
-      if (intersection(incoming[i].box, incoming[j].box).elements() != 0)
-        fail("[exchange] ranks {} and {} both have part of box {}", incoming[j].peer, incoming[i].peer,
-             to_string(plan->need[static_cast<std::size_t>(comm.rank())]));
-  return mpigrad::apply(ops::Exchange{comm, plan}, {x});
+  auto boxes = std::make_shared<const RankBoxes>(boxes_of(*plan, comm.rank()));
+  require_apart(boxes->received, boxes->need);
+  return mpigrad::apply(ops::Exchange{comm, std::move(boxes)}, {x});
 }
 
 }  // namespace mpigrad

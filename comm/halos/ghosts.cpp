@@ -1,5 +1,6 @@
 #include "comm/halos/ghosts.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "ops/views/views.h"
@@ -44,12 +45,16 @@ namespace spatial {
 bool ghosts_cover(const Tensor& x, const WindowedPlan& plan) {
   const auto* ghosts = ghosts_of(x);
   if (!ghosts || !plan.moves) return false;
-  for (std::size_t r = 0; r < plan.boxes->have.size(); ++r) {
-    const auto &have = plan.boxes->have[r], &need = plan.boxes->need[r];
-    if (need.elements() == 0) continue;
-    for (int d = 1; d < 4; ++d) {
-      const auto width = ghosts->width[static_cast<std::size_t>(d) - 1];
-      if (have.elements() == 0 || need.begin[d] < have.begin[d] - width || need.end[d] > have.end[d] + width) return false;
+  // All ranks of the group get the same result. A rank that needs nothing along one axis needs nothing.
+  const auto none = [](const AxisBlocks& axis) {
+    return std::all_of(axis.ranges.begin(), axis.ranges.end(), [](const Range& range) { return range.size() == 0; });
+  };
+  if (std::any_of(plan.need.begin(), plan.need.end(), none)) return true;
+  for (std::size_t a = 0; a < plan.axes.size(); ++a) {
+    const auto width = ghosts->width[static_cast<std::size_t>(plan.have[a].dimension) - 1];
+    for (std::size_t i = 0; i < plan.have[a].ranges.size(); ++i) {
+      const auto &have = plan.have[a].ranges[i], &need = plan.need[a].ranges[i];
+      if (need.size() > 0 && (have.size() == 0 || need.begin < have.begin - width || need.end > have.end + width)) return false;
     }
   }
   return true;
@@ -60,8 +65,7 @@ namespace {
 // x's window from its ghost planes; requires ghosts_cover(x, plan).
 Tensor from_ghosts(const Tensor& x, const WindowedPlan& plan) {
   const auto& ghosts = *ghosts_of(x);
-  const auto rank = static_cast<std::size_t>(plan.group.rank());
-  const auto &have = plan.boxes->have[rank], &need = plan.boxes->need[rank];
+  const auto &have = plan.boxes->have, &need = plan.boxes->need;
   Shape begin(std::vector<std::int64_t>(5)), end = ghosts.block.shape();
   for (int d = 1; d < 4; ++d) {
     const auto low = ghosts.low[static_cast<std::size_t>(d) - 1];

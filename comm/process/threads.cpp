@@ -58,6 +58,31 @@ Cores cores_of_thread() {
   return cores;
 }
 
+// The cores of the ranks of this rank's host, and its own. Over several hosts each rank learns 8 bytes of all ranks, and the
+// cores only of these.
+std::vector<Cores> cores_on_host(Transport& transport, const Cores& mine) {
+  const auto size = static_cast<std::size_t>(transport.size());
+  if (transport.node_size() == transport.size()) {
+    std::vector<Cores> cores(size, mine);  // the dry transport moves nothing
+    transport.allgather(&mine, cores.data(), std::vector<std::int64_t>(size, sizeof(Cores)), DType::uint8);
+    return cores;
+  }
+  std::vector<std::uint64_t> hosts(size, mine.host + 1);  // likewise
+  transport.allgather(&mine.host, hosts.data(), std::vector<std::int64_t>(size, 1), DType::int64);
+  std::vector<int> peers;
+  for (int r = 0; r < transport.size(); ++r)
+    if (r != transport.rank() && hosts[static_cast<std::size_t>(r)] == mine.host) peers.push_back(r);
+  std::vector<Cores> cores(peers.size(), mine);
+  std::vector<Message> sends, receives;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    sends.push_back({peers[i], 0, const_cast<Cores*>(&mine), sizeof(Cores)});
+    receives.push_back({peers[i], 0, &cores[i], sizeof(Cores)});
+  }
+  transport.exchange(sends, receives, DType::uint8);
+  cores.push_back(mine);
+  return cores;
+}
+
 }  // namespace
 
 void require_threads_that_fit() {
@@ -75,19 +100,15 @@ void require_threads_that_fit() {
 
 int threads_of_rank(Transport& transport) {
   const Cores mine = cores_of_thread();
-  const auto size = static_cast<std::size_t>(transport.size());
-  std::vector<Cores> all(size);
-  const std::vector<std::int64_t> counts(size, sizeof(Cores));
-  transport.allgather(&mine, all.data(), counts, DType::uint8);
+  const auto all = cores_on_host(transport, mine);
   if (const auto threads = threads_asked_for()) return *threads;
   // The variable may be a list with a number for each level of nesting. OpenMP itself reports an invalid value.
   if (const auto value = environment_variable("OMP_NUM_THREADS"))
     if (const auto threads = parse_whole_number(std::string_view(*value).substr(0, value->find(','))); threads && *threads > 0)
       return *threads;
-  all[static_cast<std::size_t>(transport.rank())] = mine;  // the dry transport moves nothing
   std::array<int, Cores::most> ranks = {};
   for (const auto& other : all)
-    for (std::size_t core = 0; other.host == mine.host && core < Cores::most; ++core) ranks[core] += other.has(core) ? 1 : 0;
+    for (std::size_t core = 0; core < Cores::most; ++core) ranks[core] += other.has(core) ? 1 : 0;
   double share = 1e-9;
   for (std::size_t core = 0; core < Cores::most; ++core)
     if (mine.has(core)) share += 1.0 / ranks[core];

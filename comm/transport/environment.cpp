@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <numeric>
@@ -11,6 +12,7 @@
 
 #include "comm/transport/watch/watch.h"
 #include "comm/transport/words.h"
+#include "framework/base/fnv.h"
 #include "framework/base/joined.h"
 
 namespace mpigrad {
@@ -66,6 +68,11 @@ void require_same_settings(Transport& transport, std::span<const Setting> mine) 
   if (transport.size() == 1) return;
   std::string compared;
   for (const auto& setting : mine) compared += setting.compared, compared.push_back('\0');
+  // A hash and its complement have the same minimum on all ranks only if all hashes are equal.
+  const auto hash = static_cast<std::int64_t>(fnv1a(fnv_start, compared));
+  std::array<std::int64_t, 2> least{hash, ~hash};
+  transport.allreduce(least.data(), least.data(), 2, DType::int64, CombineOp::min);
+  if (least[0] == ~least[1]) return;
   const auto all = gather(transport, compared);
   if (std::all_of(all.begin(), all.end(), [&](const auto& text) { return text == all[0]; })) return;
   // The setting to report follows from rank 0 and the first rank that differs from it, and is therefore the same on all ranks.

@@ -27,10 +27,11 @@ class Done final : public PendingWork {
 
 class DryTransport final : public BasicTransport {
  public:
+  using Members = std::shared_ptr<const std::vector<int>>;
   // members: ranks of the dry world, in the order of this communicator's ranks.
-  DryTransport(int rank, std::vector<int> members, std::shared_ptr<std::vector<DryRecord>> log)
-      : BasicTransport({.name = "dry", .rank = rank, .size = static_cast<int>(members.size()), .can_ask = false}),
-        members_(std::make_shared<const std::vector<int>>(std::move(members))), log_(std::move(log)) {
+  DryTransport(int rank, Members members, std::shared_ptr<std::vector<DryRecord>> log)
+      : BasicTransport({.name = "dry", .rank = rank, .size = static_cast<int>(members->size()), .can_ask = false}),
+        members_(std::move(members)), log_(std::move(log)) {
     // FNV-1a over the members; the order counts.
     hash_ = fnv_start;
     for (int member : *members_) hash_ = fnv1a(hash_, static_cast<std::uint64_t>(member));
@@ -60,15 +61,16 @@ class DryTransport final : public BasicTransport {
   std::shared_ptr<Transport> subgroup(std::span<const int> ranks) override {
     const int place = check_subgroup(ranks, rank(), size());
     std::vector<int> members;
+    members.reserve(ranks.size());
     for (int rank : ranks) members.push_back((*members_)[static_cast<std::size_t>(rank)]);
-    return std::make_shared<DryTransport>(place, std::move(members), log_);
+    return std::make_shared<DryTransport>(place, std::make_shared<const std::vector<int>>(std::move(members)), log_);
   }
 
   std::shared_ptr<Transport> split(int, int) override {
     fail("[split] the dry transport cannot ask the other ranks for their colours: use subgroup");
   }
 
-  std::shared_ptr<Transport> duplicate() override { return std::make_shared<DryTransport>(rank(), *members_, log_); }
+  std::shared_ptr<Transport> duplicate() override { return std::make_shared<DryTransport>(rank(), members_, log_); }
 
   void abort(int code) override {
     std::fflush(nullptr);
@@ -95,7 +97,7 @@ class DryTransport final : public BasicTransport {
     log_->push_back(std::move(call));
   }
 
-  std::shared_ptr<const std::vector<int>> members_;
+  Members members_;
   std::shared_ptr<std::vector<DryRecord>> log_;
   std::uint64_t hash_ = 0;
 };
@@ -106,7 +108,7 @@ std::shared_ptr<Transport> dry_world(int rank, int size, std::shared_ptr<std::ve
   require(size >= 1 && rank >= 0 && rank < size, "[dry_world] rank {} of {} does not exist", rank, size);
   std::vector<int> members(static_cast<std::size_t>(size));
   std::iota(members.begin(), members.end(), 0);
-  return std::make_shared<DryTransport>(rank, std::move(members), std::move(log));
+  return std::make_shared<DryTransport>(rank, std::make_shared<const std::vector<int>>(std::move(members)), std::move(log));
 }
 
 }  // namespace mpigrad

@@ -24,7 +24,15 @@ using namespace transport_checks;
 
 // Where the ranks run.
 struct Home {
-  std::vector<int> nodes;  // equal for ranks that share memory
+  using Nodes = std::shared_ptr<const std::vector<int>>;
+  Nodes nodes;  // equal for ranks that share memory; duplicates of a communicator have one list
+  // The same for some of the ranks.
+  Home of(std::span<const int> ranks) const {
+    std::vector<int> chosen;
+    chosen.reserve(ranks.size());
+    for (const int rank : ranks) chosen.push_back((*nodes)[static_cast<std::size_t>(rank)]);
+    return {std::make_shared<const std::vector<int>>(std::move(chosen)), crowded};
+  }
   // True if on some node there are as many ranks as cores, or more, of all ranks for which this transport was made. Collectives
   // are then non-blocking ones that are waited for, because MPI's own waiting would keep the awaited ranks from running.
   bool crowded = false;
@@ -34,7 +42,7 @@ class MpiTransport final : public BasicTransport {
  public:
   // Takes over `communicator`.
   MpiTransport(MPI_Comm communicator, Home home)
-      : BasicTransport(place(communicator, home.nodes)), communicator_(communicator), home_(std::move(home)) {
+      : BasicTransport(place(communicator, *home.nodes)), communicator_(communicator), home_(std::move(home)) {
     check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "communicator");
     void* bound = nullptr;
     int found = 0;
@@ -138,9 +146,7 @@ class MpiTransport final : public BasicTransport {
     if (chosen != MPI_GROUP_NULL) MPI_Group_free(&chosen);
     MPI_Group_free(&all);
     check(code, "subgroup");
-    std::vector<int> nodes;
-    for (int rank : ranks) nodes.push_back(home_.nodes[index(rank)]);
-    return std::make_shared<MpiTransport>(made, Home{std::move(nodes), home_.crowded});
+    return std::make_shared<MpiTransport>(made, home_.of(ranks));
   }
 
   std::shared_ptr<Transport> split(int color, int key) override {
@@ -152,13 +158,12 @@ class MpiTransport final : public BasicTransport {
     check(MPI_Comm_group(made, &chosen), "split");
     int size = 0;
     check(MPI_Group_size(chosen, &size), "split");
-    std::vector<int> theirs(index(size)), ours(index(size)), nodes;
+    std::vector<int> theirs(index(size)), ours(index(size));
     std::iota(theirs.begin(), theirs.end(), 0);
     check(MPI_Group_translate_ranks(chosen, size, theirs.data(), all, ours.data()), "split");
     MPI_Group_free(&chosen);
     MPI_Group_free(&all);
-    for (int rank : ours) nodes.push_back(home_.nodes[index(rank)]);
-    return std::make_shared<MpiTransport>(made, Home{std::move(nodes), home_.crowded});
+    return std::make_shared<MpiTransport>(made, home_.of(ours));
   }
 
   std::shared_ptr<Transport> duplicate() override {
@@ -331,8 +336,9 @@ Home home_of(MPI_Comm communicator) {
   if (code == MPI_SUCCESS) code = MPI_Allreduce(&own, &cores, sizeof(cores), MPI_UINT8_T, MPI_BOR, node);
   MPI_Comm_free(&node);
   check(code, "communicator");
-  Home home{.nodes = std::vector<int>(static_cast<std::size_t>(size))};
-  check(MPI_Allgather(&lowest, 1, MPI_INT, home.nodes.data(), 1, MPI_INT, communicator), "communicator");
+  std::vector<int> nodes(static_cast<std::size_t>(size));
+  check(MPI_Allgather(&lowest, 1, MPI_INT, nodes.data(), 1, MPI_INT, communicator), "communicator");
+  Home home{.nodes = std::make_shared<const std::vector<int>>(std::move(nodes))};
   // The same result on all ranks, whatever their settings: a non-blocking collective does not match a blocking one.
   const auto asked = waits_asked_for();
   int crowded = asked.empty() ? known && here >= CPU_COUNT(&cores) : asked == "yielding";

@@ -297,10 +297,40 @@ TEST_CASE("exchange of boxes: sent and received parts agree (dry)") {
     Shape global;
     const auto plan = random_plan(static_cast<std::uint64_t>(size), size, global);
     for (int r = 0; r < size; ++r)
-      for (const auto& part : sent_parts(*plan, r)) {
-        const auto received = received_parts(*plan, part.peer);
+      for (const auto& part : boxes_of(*plan, r).sent) {
+        const auto received = boxes_of(*plan, part.peer).received;
         CHECK(std::any_of(received.begin(), received.end(),
                           [&](const BoxPart& other) { return other.peer == r && other.box == part.box; }));
       }
+  }
+}
+
+TEST_CASE("exchange of boxes: parts along axes are those of all ranks' boxes (dry)") {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Random random(seed);
+    const Shape global{random(1, 6), random(1, 9), random(1, 7)};
+    const int extents[] = {static_cast<int>(random(1, 4)), static_cast<int>(random(1, 3)), static_cast<int>(random(1, 5))};
+    std::vector<AxisBlocks> axes;
+    std::vector<Box> all{{Shape{0, 0, 0}, global}};
+    for (int a = 0; a < 3; ++a) {
+      // Windows that overlap, that skip elements or that are empty; or an axis whose first rank has all.
+      auto& axis = axes.emplace_back(AxisBlocks{random(0, 4) == 0 ? -1 : a, {}});
+      std::vector<Box> more;
+      for (int i = 0; i < extents[a]; ++i) {
+        const auto first = random(0, global[a]), last = random(0, global[a]);
+        axis.ranges.push_back(axis.dimension < 0 ? Range{0, i == 0} : Range{first, last});
+      }
+      for (const auto& box : all)
+        for (const auto& range : axis.ranges) {
+          auto& made = more.emplace_back(box);
+          if (axis.dimension >= 0) made.begin[a] = range.begin, made.end[a] = range.end;
+          else if (range.size() == 0) made.end = made.begin;
+        }
+      all = std::move(more);
+    }
+    const auto mine = random_box(random, global);
+    const auto expected = boxes_of({std::vector<Box>(all.size(), mine), all}, 0).sent, got = parts_of(mine, axes);
+    REQUIRE(got.size() == expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK((got[i].peer == expected[i].peer && got[i].box == expected[i].box));
   }
 }

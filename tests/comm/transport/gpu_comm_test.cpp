@@ -107,8 +107,9 @@ TEST_CASE("gpu: boxes are packed, moved and brought home as on the CPU") {
             for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>((7 * i + 3 * me) % 13) - 6;
             const auto x = from_vector(plan->have[me].extents(), values, type);
             Tensor needed(TensorType{plan->need[me].extents(), type}, device), home(x.type(), device);
-            move_boxes(comm, *plan, x, needed, false);
-            move_boxes(comm, *plan, needed, home, true);
+            const auto boxes = boxes_of(*plan, comm.rank());
+            move_boxes(comm, boxes, x, needed, false);
+            move_boxes(comm, boxes, needed, home, true);
             return std::pair(needed.to_vector(), home.to_vector());
           };
           require(run(DeviceKind::cuda) == run(DeviceKind::cpu), "[test] boxes differ: {} channels, dimension {}", channels,
