@@ -49,13 +49,15 @@ class Handle {
 // program's end.
 void leave_open(hid_t file);
 
-// Runs f on the I/O thread, with the library's own printing of errors switched off, and waits.
+// Runs f on the I/O thread, with the library's own printing of errors switched off, and waits. `here`: on this thread, while the
+// I/O thread does nothing.
 template <class F>
-auto on_io_thread(F f) {
-  return io_thread().run([&] {
+auto on_io_thread(F f, bool here = false) {
+  const auto job = [&] {
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     return f();
-  });
+  };
+  return here ? io_thread().run_here(job) : io_thread().run(job);
 }
 
 // Throws "[hdf5] PATH: what failed: HDF5's text" for negative results.
@@ -126,5 +128,7 @@ void close_kept(hid_t file);
 
 // A file access list for all ranks of an "mpi" transport: parallel.cpp, or absent_parallel.cpp where HDF5 is built without MPI.
 Handle parallel_access(const Transport& transport);
+// True if MPI takes calls of the program's first thread only, which HDF5 makes for a parallel file.
+bool parallel_calls_here();
 
 }  // namespace mpigrad::hdf5

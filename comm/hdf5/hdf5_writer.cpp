@@ -37,6 +37,12 @@ struct Hdf5Writer::State {
   std::atomic<bool> committed = false;  // set by every rank; ranks that are threads share one state
   Handle file;
   enum class Sharing { alone, processes, threads } sharing = Sharing::alone;
+  bool here = false;  // HDF5 is called from the rank's own thread, not from the I/O thread
+
+  template <class F>
+  auto call(F f) const {
+    return on_io_thread(f, here);
+  }
 
   ~State() {
     if (committed) return;
@@ -157,10 +163,11 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
   const auto make_state = [&] {
     auto state = std::make_shared<State>();
     state->path = path, state->overwrite = overwrite, state->sharing = sharing;
+    state->here = sharing == Sharing::processes && hdf5::parallel_calls_here();
     return state;
   };
   const auto open = [&](State& state, const std::filesystem::path& temporary, unsigned flags) {
-    state.file = on_io_thread([&] {
+    state.file = state.call([&] {
       const Handle access =
           sharing == Sharing::processes ? hdf5::parallel_access(*transport_) : Handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
       H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
@@ -213,7 +220,7 @@ Hdf5Writer::~Hdf5Writer() = default;
 template <class F>
 void Hdf5Writer::everywhere(F f) {
   if (state_->sharing == State::Sharing::threads) at_root(transport_, [&] { on_io_thread(f); });
-  else on_io_thread(f);
+  else state_->call(f);
 }
 
 namespace {
@@ -244,7 +251,7 @@ const std::filesystem::path& Hdf5Writer::temporary() const { return state_->temp
 
 void Hdf5Writer::write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                            DType type, const void* data) {
-  on_io_thread([&] {
+  state_->call([&] {
     const Handle dataset = state_->open(name);
     const Handle space(H5Dget_space(dataset), H5Sclose);
     const Handle memory = hdf5::select_box(space, begin, end, state_->path, name);
@@ -276,7 +283,7 @@ void Hdf5Writer::write_strings(const std::string& name, const std::vector<std::s
     state_->create_dataset(name, text_type(), space);
   });
   if (is_root(transport_) && !values.empty())
-    on_io_thread([&] {
+    state_->call([&] {
       check(H5Dwrite(state_->open(name), text_type(), H5S_ALL, H5S_ALL, H5P_DEFAULT, characters.data()), state_->path,
             fmt::format("dataset '{}' cannot be written", name));
     });
@@ -299,7 +306,7 @@ void Hdf5Writer::attribute(const std::string& object, const std::string& name, c
 }
 
 void Hdf5Writer::close() {
-  on_io_thread([&] {
+  state_->call([&] {
     if (state_->file < 0) return;
     check(H5Fflush(state_->file, H5F_SCOPE_LOCAL), state_->path, "cannot be completed");
     check(state_->file.close(), state_->path, "cannot be completed");

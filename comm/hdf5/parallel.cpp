@@ -3,11 +3,13 @@
 
 namespace mpigrad::hdf5 {
 
-Handle parallel_access(const Transport& transport) {
+bool parallel_calls_here() {
   int provided = 0;
   MPI_Query_thread(&provided);
-  require(provided >= MPI_THREAD_SERIALIZED,
-          "[hdf5] parallel files are written from the I/O thread: initialise MPI with MPI_THREAD_SERIALIZED or higher");
+  return provided < MPI_THREAD_SERIALIZED;
+}
+
+Handle parallel_access(const Transport& transport) {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   require(H5Pset_fapl_mpio(access, mpi_communicator(transport), MPI_INFO_NULL) >= 0, "[hdf5] the parallel driver failed: {}",
           error_text());

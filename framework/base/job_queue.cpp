@@ -43,13 +43,20 @@ bool JobQueue::is_mine(std::thread::id id) const {
 void JobQueue::enqueue(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
-    if (!threads_.empty() && !stopping_ && !is_mine(std::this_thread::get_id())) {
+    if (!at_once()) {
       jobs_.push_back(std::move(job));
       wake_.notify_one();
       return;
     }
   }
   job();
+}
+
+bool JobQueue::at_once() const { return threads_.empty() || stopping_ || is_mine(std::this_thread::get_id()); }
+
+bool JobQueue::runs_at_once() {
+  const std::lock_guard lock(mutex_);
+  return at_once();
 }
 
 namespace {

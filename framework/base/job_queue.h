@@ -46,8 +46,32 @@ class JobQueue {
     }
   }
 
+  // Runs f on the calling thread while the queue, which has one thread, runs nothing else: for calls that only this thread may
+  // make.
+  template <class F>
+  auto run_here(F f) {
+    struct Turn {
+      std::promise<void> begin, end;
+      std::future<void> begun = begin.get_future(), ended = end.get_future(), held{};
+      ~Turn() {
+        end.set_value();
+        if (held.valid()) held.wait();
+      }
+    };
+    if (runs_at_once()) return f();
+    Turn turn;
+    turn.held = submit([&turn] {
+      turn.begin.set_value();
+      turn.ended.wait();
+    });
+    turn.begun.wait();
+    return f();
+  }
+
  private:
   void enqueue(std::function<void()> job);
+  bool at_once() const;  // whether submit() runs a job of this thread itself; under the lock
+  bool runs_at_once();
   void work();
   bool is_mine(std::thread::id id) const;
 

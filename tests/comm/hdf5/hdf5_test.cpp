@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/io_thread.h"
@@ -135,6 +137,14 @@ TEST_CASE("hdf5: reading ahead") {
   CHECK(has(error_text([&] { pending[4].get(); }), "no dataset 'absent'"));
   // A job may submit another job and wait for it.
   CHECK(io_thread().run([] { return io_thread().run([] { return 7; }); }) == 7);
+  // Calls that must come from this thread, while no job runs.
+  int running = 0;
+  const auto late = io_thread().submit([&] { std::this_thread::sleep_for(std::chrono::milliseconds(5)), ++running; });
+  CHECK(io_thread().run_here([&] { return running == 1 ? std::this_thread::get_id() : std::thread::id(); }) ==
+        std::this_thread::get_id());
+  CHECK(io_thread().run([] { return io_thread().run_here([] { return 7; }); }) == 7);
+  CHECK(has(error_text([] { io_thread().run_here([] { fail("[test] here"); }); }), "[test] here"));
+  CHECK(io_thread().run([] { return 7; }) == 7);
 }
 
 TEST_CASE("hdf5: bad files and bad requests are refused by name") {

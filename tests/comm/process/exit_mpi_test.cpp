@@ -9,6 +9,7 @@
 //   single   the program has started MPI for one thread only; all end with 0
 //   pair     0 if there are two ranks, else 77: the launcher is not the library's
 //   hosts    0 if the watchdog runs by default, else 3
+//   thread   calls MPI on a thread of its own
 
 #include <mpi.h>
 
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
     if (kind == "single") return 0;
     if (kind == "pair") return world->size() == 2 ? 0 : 77;
     if (kind == "hosts") return detail::board_of_this_thread() ? 0 : 3;
+    if (kind == "thread") return std::thread([&] { world->barrier(); }).join(), 0;
     if (world->rank() == 1) {
       if (kind == "return") return 7;
       if (kind == "exit") std::exit(3);
