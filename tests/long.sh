@@ -21,6 +21,7 @@ windows|unit windows:*,a flipped bit*|all splits of windows, and each flipped bi
 ended|meson ended|a training whose ranks are killed 100 times
 elastic|meson elastic|a job that loses ranks, nodes and its supervisor 100 times
 hosts|meson hosts|restored links, and the ends of 50 jobs on busy machines
+two_nodes|comm/process/two_nodes.sh|8 ranks on two nodes, over a link that loses packets: the bits of one node
 exit_mpi|meson exit_mpi|an MPI_Finalize that never returns
 gpu_bundle|meson gpu_bundle_test|a real bundle for a GPU machine
 gpu_rehearsal|meson gpu_rehearsal|every step on a GPU machine, each interrupted once

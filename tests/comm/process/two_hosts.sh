@@ -1,7 +1,7 @@
 #!/bin/sh
 # Two hosts on one machine: two network namespaces with a link between them that can be cut, slowed and mended.
 #
-#   sh tests/comm/process/two_hosts.sh [--delay MS] [--rate MBIT] [--limit SECONDS] COMMAND...
+#   sh tests/comm/process/two_hosts.sh [--delay MS] [--loss PERCENT] [--rate MBIT] [--limit SECONDS] COMMAND...
 #
 # runs COMMAND on the first host and removes everything when it ends or after the limit (300 s). The exit status is COMMAND's
 # (124: the limit; 77: no namespaces are available, standard error says why). The environment of COMMAND contains
@@ -10,7 +10,9 @@
 #   HYDRA     the launcher without chosen hosts: `$HYDRA -hosts A,B -n P PROGRAM`
 #   HOSTS     their addresses, separated by a comma
 #   DISK      a folder with different contents on each host: $DISK-a and $DISK-b
-#   LINK      `$LINK cut`, `$LINK mend`, `$LINK delay MS`, `$LINK rate MBIT`, `$LINK clear`: changes the link
+#   LINK      `$LINK cut`, `$LINK mend`, `$LINK delay MS [PERCENT]` (of packets lost),
+#             `$LINK rate MBIT [KB]` (of packets that wait; others are lost), `$LINK clear`: changes the link;
+#             `$LINK count`: packets that each host has sent and lost
 #
 # so that every test that starts its ranks by MPIEXEC runs over two hosts, too:
 #
@@ -58,28 +60,34 @@ if [ "${1:-}" = link ]; then
   case ${2:-} in
     cut) on_host a ip link set "$wire" down && on_host b ip link set "$wire" down ;;
     mend) on_host a ip link set "$wire" up && on_host b ip link set "$wire" up ;;
-    delay) for host in a b; do on_host $host tc qdisc replace dev "$wire" root netem delay "$3ms" || exit 1; done ;;
+    delay) for host in a b; do on_host $host tc qdisc replace dev "$wire" root netem delay "$3ms" loss "${4:-0}%" || exit 1; done ;;
     rate)
+      if [ -n "${4:-}" ]; then queue="limit ${4}kb"; else queue='latency 400ms'; fi
+      # shellcheck disable=SC2086  # two words
+      for host in a b; do on_host $host tc qdisc replace dev "$wire" root tbf rate "$3mbit" burst 64kb $queue || exit 1; done
+      ;;
+    count)
       for host in a b; do
-        on_host $host tc qdisc replace dev "$wire" root tbf rate "$3mbit" burst 64kb latency 400ms || exit 1
+        on_host $host tc -s qdisc show dev "$wire" root | sed -n 's/^ Sent [0-9]* bytes \([0-9]*\) pkt (dropped \([0-9]*\),.*/\1 \2/p' | head -n 1
       done
       ;;
     clear) for host in a b; do on_host $host tc qdisc del dev "$wire" root 2>/dev/null; done ;;
-    *) die "a link can be cut, mended, and has delay MS, rate MBIT and clear" ;;
+    *) die "a link can be cut, mended, and has delay MS [PERCENT], rate MBIT [KB], count and clear" ;;
   esac
   exit
 fi
 
 # ---- the two hosts
 
-delay='' rate='' limit=300
+delay='' loss='' rate='' limit=300
 while [ $# -gt 0 ]; do
   case $1 in
     --delay) delay=$2; shift 2 ;;
+    --loss) loss=$2; shift 2 ;;
     --rate) rate=$2; shift 2 ;;
     --limit) limit=$2; shift 2 ;;
-    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    -*) die "two_hosts.sh knows --delay, --rate, --limit and --help, got $1" ;;
+    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) die "two_hosts.sh knows --delay, --loss, --rate, --limit and --help, got $1" ;;
     *) break ;;
   esac
 done
@@ -153,7 +161,7 @@ UCX_TLS=tcp,self UCX_NET_DEVICES=$wire FI_PROVIDER=tcp
 DISK=$tools/disk
 mkdir "$DISK" "$DISK-a" "$DISK-b"
 export DISK MPIEXEC HYDRA HOSTS LINK UCX_TLS UCX_NET_DEVICES FI_PROVIDER
-[ -z "$delay" ] || "$LINK" delay "$delay" || unable 'the link cannot be delayed (tc netem)'
+[ -z "$delay$loss" ] || "$LINK" delay "${delay:-0}" "${loss:-0}" || unable 'the link cannot be delayed (tc netem)'
 [ -z "$rate" ] || "$LINK" rate "$rate" || unable 'the link cannot be slowed (tc tbf)'
 
 # In the background, so that a signal to this script is heard at once.
