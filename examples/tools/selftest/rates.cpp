@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "comm/together.h"
-#include "examples/studies/plan/planner/formulas/collective_cost.h"
 #include "examples/studies/plan/planner/machine/measure.h"
 #include "examples/studies/plan/planner/step_time.h"
 #include "examples/tools/selftest/selftest.h"
@@ -50,14 +49,26 @@ double expected_seconds(const Machine& machine, DryRecord call, const Communicat
   return planner::collective_seconds(call, machine, planner::working_node_ranks(machine, world.size(), 0));
 }
 
-// The slowest pair of neighbours decides.
+// Messages of `bytes` from one rank to `peers` at the same time, and as many back: by the measured calls on the innermost level,
+// and else by latency and bandwidth, as in the planner's steps.
+double expected_messages(const Machine& machine, double bytes, int rank, const std::vector<int>& peers) {
+  const auto measured = std::find_if(machine.calls.begin(), machine.calls.end(),
+                                     [](const auto& call) { return call.call == "exchange" && call.ranks == 2; });
+  double latency = 0, seconds = 0, within = 0;
+  for (const int peer : peers) {
+    const int at = machine.level_between(rank, peer);
+    const auto& level = machine.levels[static_cast<std::size_t>(at)];
+    if (at == 0 && measured != machine.calls.end()) within += bytes;
+    else latency = std::max(latency, level.latency), seconds += bytes * level.sharing / level.bandwidth;
+  }
+  return latency + seconds + (within > 0 ? measured->seconds(within) : 0);
+}
+
+// The slowest rank decides.
 double expected_halo(const Machine& machine, double bytes, int ranks) {
   double slowest = 0;
-  for (int r = 0; r < ranks; ++r) {
-    const auto& level = machine.levels[static_cast<std::size_t>(machine.level_between(r, (r + 1) % ranks))];
-    slowest = std::max(
-        slowest, planner::cost::halo(bytes, {.latency = level.latency, .seconds_per_byte = level.sharing / level.bandwidth}));
-  }
+  for (int r = 0; r < ranks; ++r)
+    slowest = std::max(slowest, expected_messages(machine, bytes, r, {(r + 1) % ranks, (r + ranks - 1) % ranks}));
   return slowest;
 }
 
@@ -97,7 +108,7 @@ std::vector<Rate> measure_rates(const Communicator& world, const std::filesystem
       if (machine && call.call == "allreduce")
         expected =
             expected_seconds(*machine, {.kind = CollectiveKind::allreduce, .bytes = static_cast<std::int64_t>(bytes)}, world);
-      else if (machine) expected = expected_halo(*machine, bytes / 2, 2);
+      else if (machine) expected = expected_messages(*machine, bytes, 0, {1});
       // Small messages cost latency.
       const bool small = i == 0;
       rates.push_back({call.call == "exchange" ? "message each way, 2 ranks" : "allreduce", bytes,
