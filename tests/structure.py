@@ -110,6 +110,17 @@ def naming(pattern):
     return [name for name in files_below(library) if name.endswith(compiled) and re.search(pattern, text_of(name))]
 
 
+def names_of_one_mpi():
+    """Names in comm of functions, types and macros that only one MPI library has: the library is built for the standard ABI, too."""
+    result = []
+    for name in files_below(['comm']):
+        if name.endswith(compiled):
+            code = re.sub(r'//.*|"(?:[^"\\\n]|\\.)*"', '', text_of(name))
+            found = set(re.findall(r'\b(?:P?MPIX_|MPICH|MPI[RDL]_|OMPI_|OPEN_MPI|I_MPI_|MVAPICH)\w*', code)) - {'MPICH_SKIP_MPICXX'}
+            result += [f'{name}: {each}' for each in sorted(found)]
+    return result
+
+
 def entries_of_examples():
     return sorted(path.name for path in (root / 'examples').iterdir())
 
@@ -180,6 +191,7 @@ numbers = {
     'library files that name the newest collective, exscan': lambda: naming(r'(?i)exscan'),
     'library files that name the newest activation, hard_swish': lambda: naming(r'(?i)hard_?swish'),
     'library files that name the newest optimizer, rmsprop': lambda: naming(r'(?i)rmsprop'),
+    'names of one MPI library in comm': names_of_one_mpi,
     'entries of examples': entries_of_examples,
     'files of results': results,
     'pages of results outside their index': results_outside_index,

@@ -51,6 +51,18 @@ Launcher launcher_of_environment() { return launcher_of(environment_variable); }
 
 bool singletons_allowed() { return environment_variable("MPIGRAD_ALLOW_SINGLETONS") == "1"; }
 
+std::string_view mpi_library() {
+  static const auto name = mpi_library_of(mpi_library_version());
+  return name;
+}
+
+std::string_view mpi_library_of(std::string_view library_version) {
+  const auto has = [&](std::string_view word) { return library_version.find(word) != std::string_view::npos; };
+  if (has("Open MPI")) return "Open MPI";
+  if (has("Intel(R) MPI")) return "Intel MPI";
+  return has("MPICH") || has("MVAPICH") ? "MPICH" : "";
+}
+
 std::string_view slurm_mpi_type(std::string_view library_version) {
   const auto has = [&](std::string_view word) { return library_version.find(word) != std::string_view::npos; };
   if (has("CRAY")) return {};  // "MPI VERSION    : CRAY MPICH version 8.1.28.16 (ANL base 3.4a2)"
@@ -64,11 +76,12 @@ std::string copies_problem(const Launcher& launcher, int ranks) {
   std::string commands;
   const bool pmix = slurm_mpi_type(mpi_library_version()) == "pmix";  // as Ubuntu 24.04 builds MPICH
   if (mpi_library() == "Open MPI") commands = fmt::format("mpirun -n {0} of Open MPI, or srun --mpi=pmix -n {0}", n);
-  else if (mpi_library() != "MPICH") commands = fmt::format("mpiexec -n {} of that MPI", n);
+  else if (mpi_library().empty()) commands = fmt::format("mpiexec -n {} of that MPI", n);
   else if (pmix || launcher.name == by_mpiexec || launcher.name == by_pmi2)
-    commands = fmt::format(
-        "the launcher for which this MPICH was built, such as mpirun -n {0} of Open MPI or srun --mpi=pmix -n {0}", n);
-  else commands = fmt::format("mpiexec -n {0} of MPICH, or srun --mpi=pmi2 -n {0}", n);
+    commands =
+        fmt::format("the launcher for which this {1} was built, such as mpirun -n {0} of Open MPI or srun --mpi=pmix -n {0}", n,
+                    mpi_library());
+  else commands = fmt::format("mpiexec -n {0} of {1}, or srun --mpi=pmi2 -n {0}", n, mpi_library());
   return fmt::format(
       "[launch] {} started {} processes, but {} finds {} rank in each, which would be {} copies of one run: use {} "
       "(MPIGRAD_ALLOW_SINGLETONS=1 permits copies)",

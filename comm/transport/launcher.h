@@ -27,10 +27,13 @@ bool singletons_allowed();
 // size of MPI's world. All of them would do the same work and write the same files. One line, with the command that starts ranks.
 std::string copies_problem(const Launcher& launcher, int ranks);
 
-// "MPICH", "Open MPI", or empty for another MPI and for none. Defined in comm/transport/mpi, or in its absent.cpp.
-std::string_view mpi_library();
-// The MPI library's own text about itself, MPI_Get_library_version(); empty without MPI. MPI need not be initialised.
+// The MPI library's own text about itself, MPI_Get_library_version(); empty without MPI. MPI need not be initialised. Defined in
+// comm/transport/mpi, or in its absent.cpp.
 std::string mpi_library_version();
+// "MPICH" (also those made from it), "Intel MPI", "Open MPI", or empty for another MPI and for none: the library that runs.
+std::string_view mpi_library();
+// The same for a library with this text about itself.
+std::string_view mpi_library_of(std::string_view library_version);
 
 // The value of srun's --mpi that an MPI library with this text about itself needs: "pmi2", "pmix", or empty for Slurm's default,
 // which is right for Cray MPICH, for an unknown library and without MPI.

@@ -8,7 +8,6 @@ namespace mpigrad {
 
 bool mpi_available() { return false; }
 
-std::string_view mpi_library() { return {}; }
 std::string mpi_library_version() { return {}; }
 
 std::shared_ptr<Transport> mpi_world(int*, char***) {

@@ -24,6 +24,10 @@ void check(int code, std::string_view call);
 // True after MPI_Finalize, when no MPI function may be called any more.
 bool finalized();
 
+// One line if this program was loaded with two MPI libraries: its own calls go to another one than libmpigrad's or HDF5's were
+// built for. Empty otherwise. May be called before MPI_Init, which might crash.
+std::string second_library();
+
 // MPI_Wait that yields its core between two polls. MPICH 4.0.2 never yields, whatever its setting POLLS_BEFORE_YIELD says: where
 // there are more ranks than cores, the rank it waits for cannot run meanwhile (an allreduce of 64 bytes on 3 ranks and 2 cores
 // took 8.3 ms instead of 0.02).

@@ -14,7 +14,7 @@ namespace mpigrad {
 
 // A transport over the ranks of `communicator`. Collective over them. All traffic uses a private duplicate; the caller keeps its
 // communicator. MPI must be initialised, and we do not finalise it. A SettingsError on all ranks if the environment's MPIGRAD_*
-// variables differ between them (comm/transport/environment.h).
+// variables differ between them (comm/transport/environment.h), or if the program was loaded with two MPI libraries.
 std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator);
 
 // The communicator of an mpi transport (parallel HDF5 needs one). It belongs to the transport: use it only for calls that

@@ -354,6 +354,7 @@ std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator) {
   int initialized = 0;
   MPI_Initialized(&initialized);
   require(initialized && !mpi::finalized(), "[mpi_transport] MPI must be initialised and not yet finalised");
+  if (const auto problem = mpi::second_library(); !problem.empty()) throw SettingsError(problem);
   require(communicator != MPI_COMM_NULL, "[mpi_transport] the communicator is MPI_COMM_NULL");
   MPI_Comm own = MPI_COMM_NULL;
   mpi::check(MPI_Comm_dup(communicator, &own), "mpi_transport");

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "comm/transport/environment.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi/call.h"
 #include "comm/transport/mpi/mpi_comm.h"
@@ -76,16 +77,6 @@ void finalize_at_exit(int status, void*) {
 
 bool mpi_available() { return true; }
 
-std::string_view mpi_library() {
-#if defined(MPICH_VERSION)
-  return "MPICH";
-#elif defined(OPEN_MPI)
-  return "Open MPI";
-#else
-  return {};
-#endif
-}
-
 std::string mpi_library_version() {
   std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
   int length = 0;
@@ -95,6 +86,7 @@ std::string mpi_library_version() {
 }
 
 std::shared_ptr<Transport> mpi_world(int* argc, char*** argv) {
+  if (const auto problem = mpi::second_library(); !problem.empty()) throw SettingsError(problem);
   int initialized = 0;
   MPI_Initialized(&initialized);
   if (!initialized) {

@@ -79,6 +79,12 @@ TEST_CASE("process: the type of srun --mpi follows from the MPI library's text")
   CHECK(slurm_mpi_type("Intel(R) MPI Library 2021.19 for Linux* OS") == "pmi2");
   CHECK(slurm_mpi_type("MPI VERSION    : CRAY MPICH version 8.1.28.16 (ANL base 3.4a2)") == "");
   CHECK(slurm_mpi_type("") == "");
+  CHECK(mpi_library_of("MPICH Version:\t4.0.2") == "MPICH");
+  CHECK(mpi_library_of("MPI VERSION    : CRAY MPICH version 8.1.28.16 (ANL base 3.4a2)") == "MPICH");
+  CHECK(mpi_library_of("Intel(R) MPI Library 2021.19 for Linux* OS") == "Intel MPI");
+  CHECK(mpi_library_of("Open MPI v5.0.11, package: Open MPI, ident: 5.0.11") == "Open MPI");
+  CHECK(mpi_library_of("MVAPICH2 Version      :\t2.3.7") == "MPICH");
+  CHECK(mpi_library_of("") == "");
 }
 
 TEST_CASE("process: exceptions of libraries are told with their kind") {
