@@ -6,8 +6,8 @@ namespace mpigrad::hdf5 {
 
 bool parallel_calls_here() { return false; }
 
-Handle parallel_access(const Transport& transport) {
-  fail("[hdf5] {} ranks cannot write one file: HDF5 was built without MPI (install libhdf5-mpich-dev)", transport.size());
-}
+bool has_parallel_driver(const Transport&) { return false; }
+
+Handle parallel_access(const Transport&) { fail("[hdf5] HDF5 was built without MPI"); }
 
 }  // namespace mpigrad::hdf5

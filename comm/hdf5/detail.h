@@ -126,7 +126,9 @@ hid_t keep_open(hid_t file, const std::string& name, Handle dataset, const Chunk
 hid_t kept_open(hid_t file, const std::string& name);  // negative: it is not kept
 void close_kept(hid_t file);
 
-// A file access list for all ranks of an "mpi" transport: parallel.cpp, or absent_parallel.cpp where HDF5 is built without MPI.
+// True if the ranks of this transport can write one file together: those of "mpi", unless HDF5 is built without MPI.
+bool has_parallel_driver(const Transport& transport);
+// A file access list for all ranks of such a transport. parallel.cpp, or absent_parallel.cpp where HDF5 is built without MPI.
 Handle parallel_access(const Transport& transport);
 // True if MPI takes calls of the program's first thread only, which HDF5 makes for a parallel file.
 bool parallel_calls_here();

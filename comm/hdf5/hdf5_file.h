@@ -91,7 +91,8 @@ class Hdf5Writer {
   // Written by this process only.
   Hdf5Writer(const std::filesystem::path& path, bool overwrite);
   // Written by all ranks of `transport` together; all calls except write_box are then collective, with the same arguments on
-  // every rank. Ranks that are processes use MPI's parallel driver; ranks that are threads take turns with one open file.
+  // every rank. Ranks that are processes use MPI's parallel driver; where HDF5 is built without MPI, they keep copies of their
+  // boxes, which rank 0 writes in commit(). Ranks that are threads take turns with one open file.
   Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::shared_ptr<Transport> transport);
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
@@ -106,7 +107,8 @@ class Hdf5Writer {
   std::int64_t place(const std::string& name, const Shape& shape, DType type);
   void close();
   const std::filesystem::path& temporary() const;
-  // Writes this rank's box [begin, end) of the dataset, from any type; may be empty, need not be collective.
+  // Writes this rank's box [begin, end) of the dataset, from any type; may be empty, need not be collective. Rank 0 writes kept
+  // boxes later: their errors come from commit(), on all ranks.
   void write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
                  const void* data);
   // Writes a whole dataset, with rank 0's data.

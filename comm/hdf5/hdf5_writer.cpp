@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "comm/hdf5/detail.h"
+#include "comm/hdf5/gather.h"
 #include "comm/together.h"
 #include "framework/base/new_file.h"
 
@@ -36,7 +37,9 @@ struct Hdf5Writer::State {
   bool overwrite = false;
   std::atomic<bool> committed = false;  // set by every rank; ranks that are threads share one state
   Handle file;
-  enum class Sharing { alone, processes, threads } sharing = Sharing::alone;
+  // gathered: rank 0 has the file, and writes in commit() the boxes that the other ranks have kept.
+  enum class Sharing { alone, processes, gathered, threads } sharing = Sharing::alone;
+  std::vector<hdf5::KeptBox> kept;
   bool here = false;  // HDF5 is called from the rank's own thread, not from the I/O thread
 
   template <class F>
@@ -104,6 +107,17 @@ struct Hdf5Writer::State {
                   fmt::format("dataset '{}' cannot be created", name)),
             H5Dclose};
   }
+  void write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end, DType type,
+                 const void* data) const {
+    call([&] {
+      const Handle dataset = open(name);
+      const Handle space(H5Dget_space(dataset), H5Sclose);
+      const Handle memory = hdf5::select_box(space, begin, end, path, name);
+      if (H5Sget_select_npoints(memory) == 0) return;
+      check(H5Dwrite(dataset, hdf5::native_type(type), memory, space, H5P_DEFAULT, data), path,
+            fmt::format("dataset '{}' cannot be written", name));
+    });
+  }
   void create_attribute(const std::string& object, const std::string& name, hid_t type, hid_t memory, const void* value) const {
     const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
     const auto what = fmt::format("attribute '{}' of '{}' cannot be written", name, object);
@@ -157,8 +171,11 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite) : Hdf5
 Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::shared_ptr<Transport> transport) {
   using Sharing = State::Sharing;
   transport_ = transport && transport->size() > 1 ? std::move(transport) : nullptr;
-  const auto sharing = !transport_ ? Sharing::alone : transport_->in_one_process() ? Sharing::threads : Sharing::processes;
-  require(sharing != Sharing::processes || transport_->can_ask(), "[hdf5] {}: the {} transport cannot write files", path.string(),
+  const auto sharing = !transport_                              ? Sharing::alone
+                       : transport_->in_one_process()           ? Sharing::threads
+                       : hdf5::has_parallel_driver(*transport_) ? Sharing::processes
+                                                                : Sharing::gathered;
+  require(sharing != Sharing::gathered || transport_->can_ask(), "[hdf5] {}: the {} transport cannot write files", path.string(),
           transport_ ? transport_->name() : "");
   const auto make_state = [&] {
     auto state = std::make_shared<State>();
@@ -208,6 +225,10 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     return;
   }
   at_root(transport_, [&] { state_ = make(); });
+  if (sharing == Sharing::gathered) {
+    if (!is_root(transport_)) state_ = make_state();
+    return;
+  }
   auto address = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(&state_));
   transport_->bcast(&address, 1, DType::int64, 0);
   if (!is_root(transport_)) state_ = *reinterpret_cast<std::shared_ptr<State>*>(static_cast<std::intptr_t>(address));
@@ -216,10 +237,11 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
 
 Hdf5Writer::~Hdf5Writer() = default;
 
-// Changes the file's structure by f: on all processes together, or on the one thread that does it for all.
+// Changes the file's structure by f: on all processes together, or on the one rank that does it for all.
 template <class F>
 void Hdf5Writer::everywhere(F f) {
-  if (state_->sharing == State::Sharing::threads) at_root(transport_, [&] { on_io_thread(f); });
+  const auto sharing = state_->sharing;
+  if (sharing == State::Sharing::threads || sharing == State::Sharing::gathered) at_root(transport_, [&] { on_io_thread(f); });
   else state_->call(f);
 }
 
@@ -251,14 +273,9 @@ const std::filesystem::path& Hdf5Writer::temporary() const { return state_->temp
 
 void Hdf5Writer::write_box(const std::string& name, std::span<const std::int64_t> begin, std::span<const std::int64_t> end,
                            DType type, const void* data) {
-  state_->call([&] {
-    const Handle dataset = state_->open(name);
-    const Handle space(H5Dget_space(dataset), H5Sclose);
-    const Handle memory = hdf5::select_box(space, begin, end, state_->path, name);
-    if (H5Sget_select_npoints(memory) == 0) return;
-    check(H5Dwrite(dataset, hdf5::native_type(type), memory, space, H5P_DEFAULT, data), state_->path,
-          fmt::format("dataset '{}' cannot be written", name));
-  });
+  if (state_->sharing == State::Sharing::gathered && !is_root(transport_))
+    state_->kept.push_back(hdf5::kept_box(name, begin, end, type, data));
+  else state_->write_box(name, begin, end, type, data);
 }
 
 void Hdf5Writer::write(const std::string& name, const Shape& shape, DType type, const void* data) {
@@ -318,6 +335,14 @@ void Hdf5Writer::commit() {
   if (state_->sharing == State::Sharing::threads) {
     transport_->barrier();  // all have written
     at_root(transport_, [this] { close(); });
+  } else if (state_->sharing == State::Sharing::gathered) {
+    const auto failure = hdf5::gather_boxes(*transport_, std::move(state_->kept), [this](const hdf5::KeptBox& box) {
+      state_->write_box(box.dataset, box.begin, box.end, box.type, box.values.data());
+    });
+    at_root(transport_, [&] {
+      if (failure) std::rethrow_exception(failure);
+      close();
+    });
   } else {
     close();
     if (transport_) transport_->barrier();  // a rank that failed never arrives

@@ -3,6 +3,8 @@
 
 namespace mpigrad::hdf5 {
 
+bool has_parallel_driver(const Transport& transport) { return transport.underlying().name() == "mpi"; }
+
 bool parallel_calls_here() {
   int provided = 0;
   MPI_Query_thread(&provided);

@@ -45,6 +45,8 @@ class ForwardingTransport : public Transport {
   const std::shared_ptr<Transport>& shared_inner() const { return inner_; }
 
  protected:
+  ForwardingTransport(const Place& place, std::shared_ptr<Transport> inner) : Transport(place), inner_(std::move(inner)) {}
+
   // Wraps a transport made from the inner one (never null) in the same way as this one.
   virtual std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const = 0;
 
