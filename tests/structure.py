@@ -116,7 +116,7 @@ def names_of_one_mpi():
     for name in files_below(['comm']):
         if name.endswith(compiled):
             code = re.sub(r'//.*|"(?:[^"\\\n]|\\.)*"', '', text_of(name))
-            found = set(re.findall(r'\b(?:P?MPIX_|MPICH|MPI[RDL]_|OMPI_|OPEN_MPI|I_MPI_|MVAPICH)\w*', code)) - {'MPICH_SKIP_MPICXX'}
+            found = set(re.findall(r'\b(?:P?MPIX_|MPICH|MPI[RDL]_|OMPI_|OPEN_MPI|I_MPI_|MVAPICH)\w*', code)) - {'MPICH_SKIP_MPICXX', 'OMPI_SKIP_MPICXX'}
             result += [f'{name}: {each}' for each in sorted(found)]
     return result
 

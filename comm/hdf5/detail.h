@@ -4,6 +4,9 @@
 #ifndef MPICH_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX 1  // hdf5.h may include mpi.h, whose C++ bindings are not used
 #endif
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
 #include <hdf5.h>
 
 #include <cstdint>
