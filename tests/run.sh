@@ -4,6 +4,7 @@
 #   sh tests/run.sh                    all quick tests
 #   sh tests/run.sh SUITE...           some of unit, mpi, emulated, examples, site; site makes and checks the whole site
 #   sh tests/run.sh slurm              job scripts under a real Slurm (tests/slurm.sh); builds only the programs that it needs
+#   sh tests/run.sh mpis [NAME...]     the suite mpi with several MPIs, a build each (tests/mpis.sh)
 #   sh tests/run.sh --long [NAME]      a long test by itself, or their list with the last run of each (tests/long.sh)
 #
 # MPIGRAD_SHOW_SKIPS=1 lists every skipped test. Exits non-zero if a test failed or none ran.
@@ -13,6 +14,12 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/examples/packaging/packages.sh"
 
 suites='' long='' slurm=''
+if [ "${1:-}" = mpis ]; then
+  shift
+  # shellcheck disable=SC2086,SC2154  # several names, from packages.sh
+  install_packages $test_packages libopenmpi-dev openmpi-bin libhdf5-dev python3-pip
+  exec sh "$root/tests/mpis.sh" "$@"
+fi
 if [ "${1:-}" = --long ]; then
   shift
   [ "$#" -gt 0 ] || exec sh "$root/tests/long.sh"
@@ -23,7 +30,7 @@ if [ "${1:-}" = --long ]; then
 fi
 for argument; do
   case $argument in
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     site)
       MPIGRAD_TEST_SITE=1
       export MPIGRAD_TEST_SITE
@@ -34,7 +41,7 @@ for argument; do
       slurm=1
       ;;
     unit | mpi | emulated | examples) suites="$suites --suite $argument" ;;
-    *) die "run.sh knows --long and the suites unit, mpi, emulated, examples, site and slurm, got $argument" ;;
+    *) die "run.sh knows --long and the suites unit, mpi, emulated, examples, site, slurm and mpis, got $argument" ;;
   esac
 done
 

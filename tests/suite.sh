@@ -11,6 +11,8 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 . "$root/tests/processes.sh"
 passed=0 failed=0 skipped=0
+# Open MPI's launcher adds lines of its own to those of a rank that has failed.
+export OMPI_MCA_orte_execute_quiet=1 PRTE_MCA_prte_execute_quiet=1
 work=$(mktemp -d) || die "no temporary folder"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT

@@ -78,6 +78,19 @@ done
 run env $slurm SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1 $MPIEXEC -n 2 "$program" late
 judge "exit_mpi, MPI's launcher in a step of Slurm" told 0 0 .
 
+# Loaded with a second MPI, which another library of the program may bring: refused before MPI starts, which would crash.
+second=
+for library in libmpi.so.40 libmpich.so.12; do
+  ldd "$program" | grep -q "$library" || second=$(ldconfig -p | sed -n "s/^\t$library .*=> //p" | head -n 1)
+  [ -z "$second" ] || break
+done
+if [ -n "$second" ]; then
+  run env LD_PRELOAD="$second" "$program" late
+  judge 'exit_mpi, two MPI libraries' told 2 1 '^\[mpi\] this program has two MPI libraries, .*, but libmpigrad was built with'
+else
+  skip 'exit_mpi: no second MPI library is installed'
+fi
+
 if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
   left() { [ "$status" -eq 5 ] && grep -q 'kept until the end' "$work/out" "$work/err" && grep -q 'leaving it with exit code 5' "$work/out" "$work/err"; }
   ranks 2 "$program" stuck

@@ -8,6 +8,7 @@
 //   stuck    MPI_Finalize never comes back; rank 1's exit code is 5, and it has printed without a newline
 //   single   the program has started MPI for one thread only; all end with 0
 //   pair     0 if there are two ranks, else 77: the launcher is not the library's
+//   version  prints the text of the MPI library about itself
 //   hosts    0 if the watchdog runs by default, else 3
 //   thread   calls MPI on a thread of its own
 
@@ -21,6 +22,7 @@
 #include <thread>
 
 #include "comm/launch.h"
+#include "comm/transport/launcher.h"
 #include "comm/transport/watch/call_board.h"
 
 using namespace mpigrad;
@@ -42,6 +44,7 @@ int main(int argc, char** argv) {
   const int code = launch(argc, argv, [&](std::shared_ptr<Transport> world) {
     if (kind == "single") return 0;
     if (kind == "pair") return world->size() == 2 ? 0 : 77;
+    if (kind == "version") return std::puts(mpi_library_version().c_str()), 0;
     if (kind == "hosts") return detail::board_of_this_thread() ? 0 : 3;
     if (kind == "thread") return std::thread([&] { world->barrier(); }).join(), 0;
     if (world->rank() == 1) {

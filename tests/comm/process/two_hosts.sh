@@ -98,10 +98,10 @@ done
 have ip || (packages=iproute2 && install_from_distribution) >&2
 have ip || unable 'iproute2 is not installed'
 launcher=
-for name in ${MPIEXEC:-} mpiexec.mpich mpiexec.hydra mpiexec; do
+for name in ${MPIEXEC:-mpiexec.mpich mpiexec.hydra mpiexec}; do
   if have "$name" && "$name" -info 2>/dev/null | grep -q 'HYDRA'; then launcher=$name && break; fi
 done
-[ -n "$launcher" ] || unable "MPICH's launcher is not installed"
+[ -n "$launcher" ] || unable "MPICH's launcher is needed${MPIEXEC:+, which $MPIEXEC is not}"
 
 # Removes the remains of earlier runs that were killed.
 for name in $(ip netns list 2>/dev/null | sed -n 's/^\(mpigrad-[0-9]*\)-[ab].*/\1/p' | sort -u); do
