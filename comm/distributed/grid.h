@@ -11,7 +11,8 @@ namespace mpigrad {
 // `channel` and `filter` split layers by channels: nn::LayerSplit (models/nn/module.h) says whether a rank computes some output
 // channels or takes some input channels. With both axes weights are cut in both dimensions. The trainers' --grid has filter for
 // output channels and channel for input channels.
-// `stage` is the number of stages of a pipeline (models/nn/pipeline.h), each on a grid of the other extents; grids have no such axis.
+// `stage` is the number of stages of a pipeline (models/nn/pipeline.h), each on a grid of the other extents; grids have no such
+// axis.
 struct GridExtents {
   int sample = 1, depth = 1, height = 1, width = 1, channel = 1, filter = 1, stage = 1;
 };

@@ -105,7 +105,7 @@ Tensor Stages::at(int stage, const Tensor& x) const {
   return stand_in(on_grid(grids_.at(static_cast<std::size_t>(stage)), *x.layout()), x.dtype(), x.is_constant());
 }
 
-// In a dry run: a stage is as many passes behind as it is stages away.
+// In a dry run a stage lags by as many passes as it is stages away.
 bool Stages::is_received(Sent& sent) const {
   return sent.message.test() && (across_.transport().can_ask() || passes_[sent.forward] >= sent.received_in);
 }

@@ -11,10 +11,10 @@
 //   rank 1      F0 F1 F2 F3                      with M micro-batches a rank idles in P - 1 of M + P - 1 slots: the bubble
 //   rank 2         F0 F1 F2 F3
 //
-// Nobody writes the backward pipeline. Each message has its adjoint, a message from the receiver to the sender, and the tape
-// replays the list of each rank from its end: B3 B2 B1 B0, first on the last rank. That is the forward table, read backwards in
-// time: with the arrows reversed, because the matrix of a schedule of messages is a product, and its transpose is the product of
-// the transposes in reverse order (fill-drain, Huang et al. 2019).
+// The backward pipeline is not written by hand. Each message has its adjoint, a message from the receiver to the sender, and the
+// tape replays the list of each rank from its end: B3 B2 B1 B0, first on the last rank. That is the forward table, read backwards
+// in time: with the arrows reversed, because the matrix of a schedule of messages is a product, and its transpose is the product
+// of the transposes in reverse order (fill-drain, Huang et al. 2019).
 //
 // All M activations are kept until the drain begins. A tape for each micro-batch can be replayed as soon as its cotangent exists:
 // rank s then keeps at most P - s of them (one forward, one backward; Narayanan et al. 2021). The sum of the gradients is the

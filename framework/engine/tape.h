@@ -130,7 +130,8 @@ class Tape {
                           const std::vector<Tensor>& with_respect_to, Record record = Record::no);
 
   const std::vector<Entry>& entries() const { return entries_; }
-  // Ends recording before gradient() is called, which may then be later, while other tapes record: for schedules of micro-batches.
+  // Ends recording before gradient() is called, which may then be later, while other tapes record: for schedules of
+  // micro-batches.
   void stop();
 
   // Used by apply() and by composite ops.

@@ -42,8 +42,8 @@ class Tensor {
   explicit Tensor(const TensorType& type, DeviceKind device = current_device());
   // Uninitialised, in storage with `room` bytes before and after the elements.
   static Tensor with_room(const TensorType& type, DeviceKind device, std::int64_t room);
-  // For a tensor of other ranks: type without elements, on the dry device. Results of ops on stand-ins are stand-ins, and tapes do
-  // not record them.
+  // For a tensor of other ranks: type without elements, on the dry device. Results of ops on stand-ins are stand-ins, and tapes
+  // do not record them.
   static Tensor stand_in(const TensorType& type);
   // Uninitialised, on the device of x; a stand-in if x is one.
   static Tensor where(const Tensor& x, const TensorType& type);

@@ -7,7 +7,6 @@
 #include "framework/base/host_memory.h"
 #include "framework/engine/tape.h"
 #include "models/data/window.h"
-#include "models/nn/pipeline.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/softmax/softmax.h"
 
@@ -98,7 +97,7 @@ Tensor sliding_window(nn::Module& net, const data::Source& source, std::int64_t 
     });
     auto input = constant(detail::copied(x, o.device));
     if (layout) input = input.with_layout(layout);
-    const auto scores = cast(nn::run_everywhere(net, input), DType::float32);
+    const auto scores = cast(net.run_everywhere(input), DType::float32);
     require(scores.rank() == 5 && scores.shape().elements(0, 4) == batch * cells.elements(),
             "[sliding_window] the network does not return scores [N, D, H, W, K] for windows of {}: {}", o.window, scores);
     classes = scores.dim(4);

@@ -9,6 +9,7 @@
 
 #include "comm/distributed/grid.h"
 #include "framework/optim/optimizer.h"
+#include "models/nn/module.h"
 #include "models/nn/pipeline.h"
 
 namespace mpigrad {

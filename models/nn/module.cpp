@@ -62,6 +62,11 @@ Tensor Module::operator()(const Tensor& x) {
   fail("[module] {} defines no function of {}", path_.empty() ? "the network" : path_, x);
 }
 
+Tensor Module::run_everywhere(const Tensor& x) {
+  const auto& pipeline = root().state_->pipeline;
+  return pipeline ? pipeline->result((*this)(pipeline->input(x))) : (*this)(x);
+}
+
 std::vector<Tensor> Module::forward(const std::vector<Tensor>& inputs) {
   require(inputs.size() == 1, "[module] {} defines no function of {} inputs", path_.empty() ? "the network" : path_,
           inputs.size());

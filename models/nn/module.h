@@ -115,6 +115,9 @@ class Module {
 
   // The network's function. Layers and networks define this function or forward().
   virtual Tensor operator()(const Tensor& x);
+  // The network's function, for evaluation outside of tapes: in a pipeline every rank gets the result of the last stage, as a
+  // constant.
+  Tensor run_everywhere(const Tensor& x);
   // A function of several inputs, with several outputs.
   virtual std::vector<Tensor> forward(const std::vector<Tensor>& inputs);
 

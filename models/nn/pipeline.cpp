@@ -141,8 +141,8 @@ void Pipeline::choose(const std::function<void()>& run) {
   o_.boundaries = std::move(chosen);
 }
 
-Pipeline::Step Pipeline::gradient(Module& net, std::int64_t micro_batches, const std::function<Tensor(std::int64_t m)>& loss,
-                                  std::int64_t first_step) {
+Pipeline::Step Pipeline::gradient(Parameters& parameters, std::int64_t micro_batches,
+                                  const std::function<Tensor(std::int64_t m)>& loss, std::int64_t first_step) {
   require(micro_batches >= 1, "[pipeline] a step has at least one micro-batch, got {}", micro_batches);
   struct Open {
     std::unique_ptr<Tape> tape;
@@ -158,12 +158,12 @@ Pipeline::Step Pipeline::gradient(Module& net, std::int64_t micro_batches, const
     auto& task = step.tasks[i];
     const auto before = waited.messages + waited.collectives;
     task.begin = detail::seconds_now() - start;
-    net.set_step(first_step + task.micro_batch);
+    parameters.set_step(first_step + task.micro_batch);
     const Stages::Pass pass(*stages_, task.forward);
     if (task.forward) {
       auto& now = open[task.micro_batch];
       step.most_tapes = std::max(step.most_tapes, open.size());
-      now.tape = std::make_unique<Tape>(net.parameters());
+      now.tape = std::make_unique<Tape>(parameters);
       const auto share = loss(task.micro_batch);
       now.tape->stop();
       step.losses[static_cast<std::size_t>(task.micro_batch)] = share;
@@ -183,11 +183,6 @@ Pipeline::Step Pipeline::gradient(Module& net, std::int64_t micro_batches, const
 
 double Pipeline::total(const Tensor& loss) const {
   return stages_->everywhere(is_last() ? mpigrad::total(loss) : 0, stages() - 1);
-}
-
-Tensor run_everywhere(Module& net, const Tensor& x) {
-  const auto& pipeline = net.pipeline();
-  return pipeline ? pipeline->result(net(pipeline->input(x))) : net(x);
 }
 
 Tensor at_stage_of(const Tensor& y, const Tensor& x) {

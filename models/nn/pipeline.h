@@ -20,9 +20,11 @@
 #include <vector>
 
 #include "comm/distributed/stages.h"
-#include "models/nn/module.h"
+#include "framework/engine/parameter.h"
 
 namespace mpigrad::nn {
+
+class Module;
 
 enum class PipelineSchedule : std::uint8_t {
   // All forward passes, then all backward passes in the reverse order (GPipe, Huang et al. 2019): each stage holds the tapes of
@@ -85,12 +87,12 @@ class Pipeline {
     std::size_t most_tapes = 0;  // that this stage held at once
   };
   // The gradient of the sum over micro-batches of `loss`, which runs the network on micro-batch m and returns this rank's part of
-  // its loss. Collective. The network's step number is first_step + m while micro-batch m is computed, so that each has random
+  // its loss. Collective. The parameters' step number is first_step + m while micro-batch m is computed, so that each has random
   // numbers of its own.
-  Step gradient(Module& net, std::int64_t micro_batches, const std::function<Tensor(std::int64_t m)>& loss,
+  Step gradient(Parameters& parameters, std::int64_t micro_batches, const std::function<Tensor(std::int64_t m)>& loss,
                 std::int64_t first_step);
-  Step gradient(Module& net, std::int64_t micro_batches, const std::function<Tensor(std::int64_t m)>& loss) {
-    return gradient(net, micro_batches, loss, net.step());
+  Step gradient(Parameters& parameters, std::int64_t micro_batches, const std::function<Tensor(std::int64_t m)>& loss) {
+    return gradient(parameters, micro_batches, loss, parameters.step());
   }
 
  private:
@@ -114,10 +116,6 @@ class Pipeline {
   int current_ = 0;  // during build()
   std::function<void(const std::string& path)> measuring_;
 };
-
-// net(x), where every rank gets the result: in a pipeline that of the last stage, as a constant. For evaluation, outside of
-// tapes.
-Tensor run_everywhere(Module& net, const Tensor& x);
 
 // x on the stage of y, if they are on different stages of a pipeline; else x. Ops do this themselves; for code that compares the
 // layouts of both before it calls an op.

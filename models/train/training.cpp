@@ -289,7 +289,7 @@ Predictions predict(nn::Module& net, const data::Loader& loader) {
   for (const auto& batch : loader.epoch(0)) {
     const auto samples = loader.samples_of(0, step++);
     result.samples.insert(result.samples.end(), samples.begin(), samples.end());
-    predicted.push_back(whole(cast(nn::run_everywhere(net, batch.x), net.dtype())));
+    predicted.push_back(whole(cast(net.run_everywhere(batch.x), net.dtype())));
     truth.push_back(whole(batch.y));
   }
   result.predicted = values_of(predicted), result.truth = values_of(truth);

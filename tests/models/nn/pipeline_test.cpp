@@ -18,7 +18,7 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// A layer of one's own with parameters, whose shortcut is added behind the next layer.
+// A layer of one's own with parameters, whose shortcut is added after the next layer.
 struct Scaled : nn::Module {
   using Module::Module;
   Tensor operator()(const Tensor& x) override {

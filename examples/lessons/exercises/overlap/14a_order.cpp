@@ -1,9 +1,9 @@
 // Exercise 14a, to lesson 14: which tape first.
 //
 // A pipeline of one layer on each rank, with a tape for each micro-batch. The last rank replays each tape as soon as it has
-// recorded it; the others first record as many as there are ranks after them. Here each rank replays the tape that it recorded last,
-// so that ranks wait for cotangents of different micro-batches (the judge ends the program after a few seconds). Change the two
-// words that choose the tape.
+// recorded it; the others first record as many as there are ranks after them. Here each rank replays the tape that it recorded
+// last, so that ranks wait for cotangents of different micro-batches (the judge ends the program after a few seconds). Change the
+// two words that choose the tape.
 //
 //   make 14a
 
