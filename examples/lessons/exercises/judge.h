@@ -46,6 +46,11 @@ inline void compare(const char* what, const Tensor& found, const Tensor& expecte
   require(apart <= tolerance, "[exercise] {} is {} here, one process finds {}", what, numbers(found), numbers(expected));
 }
 
+// Throws an Error if a rank holds more tapes than `most`.
+inline void at_most(std::size_t tapes, int most) {
+  require(tapes <= static_cast<std::size_t>(most), "[exercise] a rank holds {} tapes, {} are enough", tapes, most);
+}
+
 // Returns 0 if the body throws on no rank.
 inline int run(const char* title, const std::function<void(const Communicator&)>& body) {
   // Ends a program that hangs, with a report of what every rank was doing. A setting of the student has priority.

@@ -42,7 +42,7 @@ done
 # Stubs are short, and every exercise is in the program.
 exercises=$root/examples/lessons/exercises
 run python3 "$exercises/tasks.py" "$work/mine"
-judge 'the tasks are written to a folder' says '^28 tasks in '
+judge 'the tasks are written to a folder' says '^29 tasks in '
 status=0
 judge 'every exercise is judged' [ "$(ls "$work"/mine/*/[0-9]*.cpp | wc -l)" -eq "$(grep -c ' stub$' "$work/list")" ]
 for source in "$work"/mine/solutions/*/[0-9]*.cpp; do
