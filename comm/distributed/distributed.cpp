@@ -122,7 +122,7 @@ Tensor conv_transpose(const Tensor& x, const Tensor& w, const Tensor& bias, cons
     const auto window = windowed_input(part.x, plan);
     const HaloRoom room(halo_dimension(plan));
     const auto local_out = plan.out->box().extents();
-    ConvAttributes forward{.stride = a.stride, .dilation = a.dilation, .padding = a.padding, .groups = a.groups};
+    ConvAttributes forward{.stride = a.stride, .dilation = a.dilation, .padding = without_copies(a.padding), .groups = a.groups};
     Extent3 extent{};
     for (std::size_t i = 0; i < 3; ++i) {
       extent[i] = local_out[static_cast<int>(i) + 1];

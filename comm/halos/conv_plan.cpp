@@ -234,6 +234,7 @@ ConvPlan plan_conv(const Tensor& x, const Tensor& w, const Tensor& bias, const C
   require(!adds_copies(attributes.padding), "[conv] a plan has no padding modes: {}", x);  // with_copies() comes first
   ConvPlan plan{.product = plan_product("conv", x, w, bias, {.groups = attributes.groups, .outputs = outputs}), .a = attributes};
   plan.activation = std::exchange(plan.a.activation, Activation::none);
+  plan.a.padding = without_copies(attributes.padding);  // paddings of parts are zeros, also where a mode of no elements is not
   plan.a.groups = plan.product.groups;
   const auto& weight = plan.product.weight;
   const Extent3 kernel{weight[1], weight[2], weight[3]};

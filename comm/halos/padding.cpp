@@ -135,10 +135,8 @@ Tensor pad(const Tensor& x, const Padding& padding) {
 }
 
 Tensor spatial::with_copies(const Tensor& x, Padding& padding) {
-  if (!adds_copies(padding)) return x;
-  const auto copies = copies_of(padding);
-  padding = without_copies(padding);
-  return pad(x, copies);
+  const auto whole = std::exchange(padding, without_copies(padding));
+  return adds_copies(whole) ? pad(x, copies_of(whole)) : x;
 }
 
 Tensor spatial::unpad(const Tensor& y, const Padding& padding, const LayoutPtr& layout) {

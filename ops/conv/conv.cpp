@@ -178,7 +178,8 @@ Tensor local::conv_transpose(const Tensor& x, const Tensor& w, const ConvTranspo
   require(a.groups > 0 && w.dim(0) % a.groups == 0, "[conv_transpose] {} channels are not a multiple of {} groups: weight {}",
           w.dim(0), a.groups, w);
   Extent3 extent{};
-  ConvAttributes forward{.stride = a.stride, .dilation = a.dilation, .padding = a.padding, .groups = a.groups};
+  ConvAttributes forward{
+      .stride = a.stride, .dilation = a.dilation, .padding = mpigrad::without_copies(a.padding), .groups = a.groups};
   for (std::size_t i = 0; i < 3; ++i) {
     const int d = static_cast<int>(i) + 1;
     // Output padding of a stride or more only widens the right edge; it is subtracted from the right padding, which keeps the
