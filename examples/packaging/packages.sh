@@ -256,9 +256,10 @@ choose_launcher() {
   export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none  # Open MPI 5
   [ -z "${MPIEXEC:-}" ] || return 0
   # Meson has looked for the launcher of the wrapper in -Dmpi=.
-  if [ -s "$build/comm/transport/mpi/launcher.txt" ]; then cp "$build/comm/transport/mpi/launcher.txt" "$build/launcher.txt"; fi
-  if [ ! -s "$build/launcher.txt" ]; then find_launcher >"$build/launcher.txt" || exit 1; fi
-  MPIEXEC=$(cat "$build/launcher.txt")
+  known=$build/comm/transport/mpi/launcher.txt
+  [ -s "$known" ] || known=$build/launcher.txt
+  if [ ! -s "$known" ]; then find_launcher >"$known" || exit 1; fi
+  MPIEXEC=$(cat "$known")
   export MPIEXEC
 }
 
