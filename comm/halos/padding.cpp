@@ -95,7 +95,8 @@ Tensor unpad_split(const Tensor& y, const SplitEnds& ends, const Layout& layout)
     Tensor planes = slice(y, d, 0, 0);
     if (before > 0 && low.copies()) planes = of_low();
     if (after > 0 && high.copies()) planes = of_high();
-    return x + mpigrad::apply(ops::ReturnBoxes{grid_of(layout).along({ends.axis}), plan}, {planes});
+    const auto comm = grid_of(layout).along({ends.axis});
+    return x + mpigrad::apply(ops::ReturnBoxes{comm, std::make_shared<const RankBoxes>(boxes_of(*plan, comm.rank()))}, {planes});
   }
   const auto add = [&](const PaddedEnd& end, const Tensor& planes) {
     const auto [begin, stop] = end.source(n, y);
