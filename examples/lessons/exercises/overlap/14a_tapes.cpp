@@ -6,9 +6,6 @@
 //
 //   make 14a
 
-#include <deque>
-#include <memory>
-
 #include "judge.h"
 using namespace judge;
 
