@@ -22,17 +22,17 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int block_tag = 0, home_tag = 1, label_tag = 2;
 
 // A half-open range; ranges(): those of at most `length` that cover n.
-struct Range {
+struct RowRange {
   std::int64_t begin = 0, end = 0;
 };
-std::vector<Range> ranges(std::int64_t n, std::int64_t length) {
-  std::vector<Range> result;
+std::vector<RowRange> ranges(std::int64_t n, std::int64_t length) {
+  std::vector<RowRange> result;
   for (std::int64_t begin = 0; begin < n; begin += length) result.push_back({begin, std::min(n, begin + length)});
   return result;
 }
 
-Tensor rows_in(const Tensor& x, const Range& range) { return slice(x, 0, range.begin, range.end); }
-std::vector<Tensor> tiles_of(const Tensor& x, const std::vector<Range>& at) {
+Tensor rows_in(const Tensor& x, const RowRange& range) { return slice(x, 0, range.begin, range.end); }
+std::vector<Tensor> tiles_of(const Tensor& x, const std::vector<RowRange>& at) {
   std::vector<Tensor> tiles;
   for (const auto& range : at) tiles.push_back(rows_in(x, range));
   return tiles;
@@ -48,7 +48,7 @@ struct Names {
 };
 
 // Inner products of a tile; -infinity where row and column are the same sample, or have the same label.
-Tensor products(const Tensor& q, const Tensor& k, const Range& rows, const Range& columns, const Names& names) {
+Tensor products(const Tensor& q, const Tensor& k, const RowRange& rows, const RowRange& columns, const Names& names) {
   const auto x = matmul(q, k, {.transpose_b = true});
   const auto none = constant(full({}, -infinity, x.dtype()));
   if (names.rows)
@@ -56,7 +56,7 @@ Tensor products(const Tensor& q, const Tensor& k, const Range& rows, const Range
   const auto begin = std::max(rows.begin, columns.begin), end = std::min(rows.end, columns.end);
   if (!names.own || begin >= end) return x;
   UseDevice device(x.device());
-  const auto places = [&](const Range& range) {
+  const auto places = [&](const RowRange& range) {
     return constant(arange(range.end - range.begin, DType::float64)) + static_cast<double>(range.begin);
   };
   return where(equal(unsqueeze(places(rows), 1), unsqueeze(places(columns), 0)), none, x);

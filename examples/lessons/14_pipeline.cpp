@@ -50,7 +50,7 @@ Tensor forward(const Communicator& comm, const Tensor& w, const Tensor& batch, i
                std::vector<Request>& sent) {
   const int rank = comm.rank(), P = comm.size();
   const Tensor x = rank == 0 ? batch.as_variable() : recv(batch.type(), comm, rank - 1);
-  const Tensor y = tanh(w * apply(Note{&log, m}, {x}));
+  const Tensor y = apply(Note{&log, m}, {tanh(w * x)});
   if (rank + 1 < P) sent.push_back(isend(y, comm, rank + 1));
   return rank + 1 < P ? Tensor() : sum(square(y));
 }

@@ -91,8 +91,9 @@ std::string StepProfile::write(const std::filesystem::path& path) {
   // Sends the events of each rank as text to rank 0.
   const int rank = world_.rank();
   std::string mine = fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"rank {}"}}}})", rank, rank);
+  const bool waits = std::any_of(spans_.begin(), spans_.end(), [](const Span& span) { return span.lane == bubble; });
   for (const int lane : {whole_step, compute, communication, loading, bubble})
-    mine += ",\n" + event(rank, lane_names[lane], lane);
+    if (lane != bubble || waits) mine += ",\n" + event(rank, lane_names[lane], lane);
   for (const auto& span : spans_) {
     mine += fmt::format(
         ",\n"

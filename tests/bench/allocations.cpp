@@ -36,8 +36,15 @@ bool counts_allocations() {
 
 namespace {
 
-void* counted(void* memory) {
-  if (memory == nullptr) throw std::bad_alloc();
+// As `operator new` of the standard library, it calls the handler until there is memory.
+template <class Allocate>
+void* counted(const Allocate& allocate) {
+  void* memory = nullptr;
+  while ((memory = allocate()) == nullptr) {
+    const auto handler = std::get_new_handler();
+    if (!handler) throw std::bad_alloc();
+    handler();
+  }
   auto& now = mpigrad::testing::allocations_of_this_thread();
   const auto bytes = static_cast<std::int64_t>(malloc_usable_size(memory));
   now.requested += bytes, now.live += bytes;
@@ -53,10 +60,12 @@ void release(void* memory) noexcept {
 }  // namespace
 
 // The other forms of the standard library call these.
-void* operator new(std::size_t bytes) { return counted(std::malloc(std::max<std::size_t>(bytes, 1))); }
+void* operator new(std::size_t bytes) {
+  return counted([&] { return std::malloc(std::max<std::size_t>(bytes, 1)); });
+}
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   const auto unit = static_cast<std::size_t>(alignment);
-  return counted(std::aligned_alloc(unit, (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit));
+  return counted([&] { return std::aligned_alloc(unit, (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit); });
 }
 void operator delete(void* memory) noexcept { release(memory); }
 void operator delete(void* memory, std::size_t) noexcept { release(memory); }

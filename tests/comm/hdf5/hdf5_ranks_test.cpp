@@ -19,7 +19,7 @@ using Block = std::vector<std::int64_t>;
 // Ranks that are threads, but say that they are processes: rank 0 writes for all, as under MPI with serial HDF5.
 class Apart final : public ForwardingTransport {
  public:
-  explicit Apart(std::shared_ptr<Transport> inner) : ForwardingTransport(apart(place_of(*inner)), std::move(inner)) {}
+  explicit Apart(std::shared_ptr<Transport> inner) : ForwardingTransport(apart(place_of(*inner)), inner) {}
 
  private:
   static Place apart(Place place) { return place.in_one_process = false, place; }

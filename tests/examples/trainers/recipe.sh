@@ -148,7 +148,8 @@ judge 'keys that something reads' silent
 echo junk >junk.h5
 for words in '--weights absent.h5' '--weights junk.h5' '--resume absent.h5' '--set optimizer.freeze=nothing' '--out junk.h5'; do
   # shellcheck disable=SC2086
-  run "$own" train recipe.toml --out wrong $words
+  case $words in --out*) ;; *) words="--out wrong $words" ;; esac
+  run "$own" train recipe.toml $words
   judge "bad input of train: $words" refuses_arguments '^own_trainer: \['
 done
 for words in '--weights absent.h5 --data noise.h5' '--weights junk.h5 --data noise.h5'; do

@@ -18,8 +18,9 @@ Tensor gradient(const Tensor& w, const std::vector<Tensor>& batches, const Commu
     const auto& batch = batches[static_cast<std::size_t>(m)];
     const Tensor y = tanh(w * (rank == 0 ? batch.as_variable() : recv(batch.type(), comm, rank - 1)));
     if (rank + 1 < P) send(y, comm, rank + 1);
+    const Tensor share = rank + 1 < P ? Tensor() : sum(square(y));
     tape->stop();
-    open.emplace_back(std::move(tape), rank + 1 < P ? Tensor() : sum(square(y)));
+    open.emplace_back(std::move(tape), share);
     at_most(open.size(), P - rank);  // the judge's
   };
   const auto backward = [&] {
