@@ -239,19 +239,10 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
     result.gathered_bytes += all(bytes->gathered(), gathered);
   }
   result.peak_bytes = memory().peak_bytes;
-  if (pipeline) {
-    // Its schedule holds several parts at once.
-    reset_peak_memory(DeviceKind::dry);
-    std::vector<Tensor> batches;
-    for (std::int64_t m = 0; m < options.accumulate; ++m) batches.push_back(input());
-    const auto step = pipeline->gradient(net, options.accumulate,
-                                         [&](std::int64_t m) { return objective(batches[static_cast<std::size_t>(m)]); });
-    if (optimizer) optimizer->step(step.gradients);
-    result.peak_bytes = memory().peak_bytes;
-  }
   if (recorder) {
     recorder->end();
     result.events = std::move(recorder->events), result.edges = std::move(recorder->edges);
+    recorder.reset();
     // One pass that reads values, gradients and state, and writes values and state.
     const auto values = static_cast<double>(result.parameter_bytes), state = static_cast<double>(result.optimizer_bytes);
     if (optimizer)
@@ -262,6 +253,16 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
                                .flops = 2 * values / static_cast<double>(size_of(options.dtype)),
                                .bytes = 3 * values + 2 * state,
                                .calls = {}});
+  }
+  if (pipeline) {
+    // Its schedule holds several parts at once. The trace ends before.
+    reset_peak_memory(DeviceKind::dry);
+    std::vector<Tensor> batches;
+    for (std::int64_t m = 0; m < options.accumulate; ++m) batches.push_back(input());
+    const auto step = pipeline->gradient(net, options.accumulate,
+                                         [&](std::int64_t m) { return objective(batches[static_cast<std::size_t>(m)]); });
+    if (optimizer) optimizer->step(step.gradients);
+    result.peak_bytes = memory().peak_bytes;
   }
   return result;
 }
