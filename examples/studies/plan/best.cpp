@@ -48,6 +48,7 @@ std::string recipe_of(const BestOptions& o, const Plan& plan) {
   if (!layers.empty()) text += fmt::format("layers = [{}]\n", joined(layers, ", "));
   if (c.sharded_weights) text += "sharded_weights = true\n";
   text += fmt::format("[schedule]\nbatch = {}\n", o.batch);
+  if (c.micro_batches > 1) text += fmt::format("accumulate = {}\n", c.micro_batches);
   if (c.precision != "float32") text += fmt::format("[precision]\ncompute = \"{}\"\n", c.precision);
   if (c.recompute) text += "[network]\nrecompute = true\n";
   const auto& network = network_named(o.network);
@@ -65,6 +66,7 @@ std::string command_of(const BestOptions& o, const planner::Machine& machine, co
   auto text = fmt::format("--batch {} --grid {}", o.batch, planner::grid_text(c.grid, c.split));
   for (const auto& own : c.grids)
     text += fmt::format(" --set grid.layers={}:{}", own.layers, planner::grid_text(own.grid, own.split.value_or(c.split)));
+  if (c.micro_batches > 1) text += fmt::format(" --set schedule.accumulate={}", c.micro_batches);
   if (c.precision != "float32") text += " --precision " + c.precision;
   if (c.recompute) text += " --set network.recompute";
   if (c.sharded_weights) text += " --set grid.sharded_weights";
@@ -77,7 +79,9 @@ std::string command_of(const BestOptions& o, const planner::Machine& machine, co
   return fmt::format("mpiexec -n {} build/examples/{} --data DATA {}", o.ranks, network.trainer, text);
 }
 
+// Empty for pipelines, which `plan simulate` does not have.
 std::string simulation_of(const BestOptions& o, const Plan& plan) {
+  if (plan.choice.grid.stage > 1) return {};
   auto text = fmt::format("build/examples/plan simulate --network {}", o.network);
   if (o.size > 0) text += fmt::format(" --size {}", o.size);
   text += fmt::format(" --machine {} {}", o.machine, options_of(o, plan));
@@ -103,6 +107,8 @@ Json to_json(const BestOptions& o, const planner::Machine& machine, const Plan& 
           {"hidden_communication_s", t.hidden},
           {"data_s", plan.data},
           {"checkpoints_s", plan.checkpoints},
+          {"bubble", plan.bubble},
+          {"folded_seconds_per_step", plan.folded},
           {"memory_bytes", plan.memory},
           {"fits", plan.fits},
           {"measured_share", t.measured_share},
@@ -110,6 +116,18 @@ Json to_json(const BestOptions& o, const planner::Machine& machine, const Plan& 
           {"recipe", recipe_of(o, plan)},
           {"command", command_of(o, machine, plan)},
           {"simulation", simulation_of(o, plan)}};
+}
+
+// The waiting of the first plan with stages, if there is one.
+std::string pipeline_of(const std::vector<Plan>& plans) {
+  const auto plan = std::find_if(plans.begin(), plans.end(), [](const Plan& each) { return each.choice.grid.stage > 1; });
+  if (plan == plans.end()) return {};
+  auto text = fmt::format("Stages of plan {} wait for each other in {:.0f} % of the step (its bubble).", plan - plans.begin() + 1,
+                          100 * plan->bubble);
+  if (plan->folded > 0)
+    text +=
+        fmt::format(" With folded placement, which the library does not run, the step would take {:.4g} ms.", 1e3 * plan->folded);
+  return text + "\n";
 }
 
 void print(const BestOptions& o, const planner::Machine& machine, const std::vector<Plan>& plans) {
@@ -133,21 +151,23 @@ void print(const BestOptions& o, const planner::Machine& machine, const std::vec
   fmt::print("\nWhat limits the first:\n");
   for (const auto& limit : first.limits) fmt::print("  {} ({}): {}\n", limit.name, name_of(limit.kind), limit.sentence);
   if (first.limits.empty()) fmt::print("  computing: no other part of the step is above a tenth\n");
+  if (const auto text = pipeline_of(plans); !text.empty()) fmt::print("\n{}", text);
   if (machine.ops.empty())
     fmt::print("\nTimes of ops are from the machine's peaks: `plan calibrate` on one of its ranks measures them.\n");
   else
     fmt::print("\n{:.0f} % of the first one's work is in ops that were measured with exactly its shapes.\n",
                100 * first.time.measured_share);
   const bool trained = !network_named(o.network).trainer.empty();
-  fmt::print("\n{}:\n  {}\n\nThe same in a recipe:\n{}\nTo see all of its ranks:\n  {}\n",
+  fmt::print("\n{}:\n  {}\n\nThe same in a recipe:\n{}",
              trained ? "To train so" : "No trainer of ours has this network; as options of one", command_of(o, machine, first),
-             recipe_of(o, first), simulation_of(o, first));
+             recipe_of(o, first));
+  if (const auto text = simulation_of(o, first); !text.empty()) fmt::print("\nTo see all of its ranks:\n  {}\n", text);
 }
 
 planner::SearchOptions search_options(const BestOptions& o, const planner::Machine& machine) {
   planner::SearchOptions s{.ranks = static_cast<int>(o.ranks), .batch = o.batch};
   s.optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
-  s.own_grids = !o.uniform;
+  s.own_grids = !o.uniform, s.stages = static_cast<int>(o.stages);
   s.best = static_cast<int>(o.best), s.traced = static_cast<int>(o.candidates);
   s.sample_bytes = o.sample_bytes;
   s.checkpoint_steps = o.checkpoint_steps;
@@ -220,6 +240,9 @@ void add_best(CLI::App& app, BestOptions& o) {
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16", "float16"}));
   command->add_option("--best", o.best, "plans to print")->check(tool::whole_number(1, 1000))->capture_default_str();
   command->add_flag("--uniform", o.uniform, "all layers on one grid");
+  command->add_option("--stages", o.stages, "most stages of a pipeline; 1: no pipelines")
+      ->check(tool::whole_number(1, 1000))
+      ->capture_default_str();
   command->add_option("--candidates", o.candidates, "grids that are laid out op by op, after an estimate of all; 0: all of them")
       ->check(tool::whole_number(0, 1 << 20))
       ->capture_default_str();

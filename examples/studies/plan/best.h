@@ -16,7 +16,7 @@ namespace mpigrad::plan {
 // plan best: the fastest ways to train on a number of ranks.
 struct BestOptions {
   std::string network, machine, precision, plot;
-  std::int64_t size = 0, ranks = 1, batch = 0, best = 5, checkpoint_steps = 0, candidates = 16, node_ranks = 0;
+  std::int64_t size = 0, ranks = 1, batch = 0, best = 5, checkpoint_steps = 0, candidates = 16, node_ranks = 0, stages = 8;
   double sample_bytes = 0;
   bool uniform = false, json = false, overwrite = false;
 };

@@ -64,6 +64,11 @@ struct AlexNet : nn::Sequential {
   }
 };
 
+// Labels where the scores are: in a pipeline only the last stage has their elements.
+Tensor labels_for(const Tensor& scores, const Shape& shape) {
+  return constant(zeros_like(Tensor::where(scores, {shape, DType::int32})));
+}
+
 // The objective of trainers: the network's output compared with known targets.
 Tensor error_of_values(nn::Module& net, const Tensor& x) {
   const auto y = cast(net(x), net.dtype());
@@ -71,7 +76,7 @@ Tensor error_of_values(nn::Module& net, const Tensor& x) {
 }
 Tensor error_of_classes(nn::Module& net, const Tensor& x) {
   const auto scores = net(x);
-  const auto labels = constant(zeros({scores.dim(0)}, DType::int32));
+  const auto labels = labels_for(scores, {scores.dim(0)});
   if (!scores.layout()) return cross_entropy(scores, labels);
   const auto grid = std::dynamic_pointer_cast<const Grid>(scores.layout()->grid);
   return cross_entropy(scores, labels.with_layout(split_layout(grid, {scores.layout()->global[0]}, {0})));
@@ -79,7 +84,7 @@ Tensor error_of_classes(nn::Module& net, const Tensor& x) {
 Tensor error_of_voxels(nn::Module& net, const Tensor& x) {
   const auto scores = net(x);
   const auto cells = [](const Shape& s) { return Shape{s[0], s[1], s[2], s[3]}; };
-  const auto labels = constant(zeros(cells(scores.shape()), DType::int32));
+  const auto labels = labels_for(scores, cells(scores.shape()));
   if (!scores.layout()) return segmentation::dice_cross_entropy_loss(scores, labels);
   const auto grid = std::dynamic_pointer_cast<const Grid>(scores.layout()->grid);
   return segmentation::dice_cross_entropy_loss(

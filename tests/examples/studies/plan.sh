@@ -175,6 +175,10 @@ for machine in "$machines"/*.toml; do
 done
 best --network unet3d --size 512 --machine "$machines/abci.toml" --ranks 2 --batch 2
 judge 'what does not fit is said not to' says 'Nothing fits: the best needs'
+best --network vgg16 --machine "$machines/summit.toml" --ranks 4 --batch 16 --best 100
+judge 'a pipeline, its bubble and folded placement' sh -c "grep -q ' stage=4, 4 micro-batches' '$work/out' && grep -q 'Stages of plan .*its bubble.* folded placement' '$work/out'"
+best --network vgg16 --machine "$machines/summit.toml" --ranks 4 --batch 16 --best 100 --stages 1 --json
+judge 'no pipelines' holds "not any('stage=' in p['choice'] for p in d['plans'])"
 best --network resnet50 --machine "$machines/h200_node.toml" --ranks 8 --batch 64 --precision bfloat16 --uniform
 judge 'images' says '--precision bfloat16'
 
@@ -211,6 +215,14 @@ if succeeds; then
     judge "plan $number's command trains:$arguments" succeeds
   done <"$work/commands"
   judge 'there were five' test "$number" -eq 5
+  # Where the memory is too small for all plans, stages are tried.
+  sed 's/^memory = [1-9].*/memory = 1e6/' "$machines/two_cores.toml" >"$work/tiny.toml"
+  best --network cosmoflow --size 32 --machine "$work/tiny.toml" --ranks 2 --batch 2 --best 400 --json
+  python3 -c "import json, sys; print(next(p['command'] for p in json.load(open(sys.argv[1]))['plans'] if 'stage=2' in p['choice']))" "$work/out" >"$work/commands"
+  arguments=$(sed 's/.* --data DATA//' "$work/commands")
+  # shellcheck disable=SC2086  # several words
+  ranks 2 "$tools/cosmoflow" train --data "$work/universes" $arguments --epochs 1 --out "$work/pipelined"
+  judge "a pipeline's command trains:$arguments" succeeds
 else
   skip 'no universes to train on'
 fi
@@ -264,7 +276,7 @@ proposed() {
   [ "$whole" -eq 5 ] && [ "$own" -ge 1 ]
 }
 judge 'plans of 2,048 ranks, simulated' proposed "$work/huge.json"
-best --network alexnet --machine "$machines/h200_node.toml" --ranks 8 --batch 4 --json
+best --network alexnet --machine "$machines/h200_node.toml" --ranks 8 --batch 4 --stages 1 --json
 cp "$work/out" "$work/images.json"
 judge 'plans of a network of images, simulated' proposed "$work/images.json"
 best --network unet3d --size 32 --machine "$work/slow.toml" --ranks 4 --batch 1 --json

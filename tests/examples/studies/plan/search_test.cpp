@@ -82,7 +82,7 @@ TEST_CASE("planner: the pruned search finds what laying out every grid finds, up
     for (const int ranks : {1, 2, 3, 4, 6, 7, 8, 12, 16}) {
       CAPTURE(ranks);
       CAPTURE(subject.recomputes);
-      SearchOptions options{.ranks = ranks, .batch = 8, .own_grids = false, .best = 1};
+      SearchOptions options{.ranks = ranks, .batch = 8, .own_grids = false, .stages = 1, .best = 1};
       const auto grids = static_cast<int>(grids_for(subject, options).size());
       const auto usual = grids > options.traced ? search(subject, machine, options) : std::vector<Plan>{};
       options.traced = std::max(8, 2 * grids / 3);
@@ -101,7 +101,7 @@ TEST_CASE("planner: grids of layers are the cheapest of all, up to 16 ranks, ski
   const auto subject = unet();
   for (const int ranks : {2, 3, 4, 6, 7, 8, 12, 16}) {
     CAPTURE(ranks);
-    SearchOptions options{.ranks = ranks, .batch = 8, .own_grids = false, .best = 1000, .traced = 0};
+    SearchOptions options{.ranks = ranks, .batch = 8, .own_grids = false, .stages = 1, .best = 1000, .traced = 0};
     const auto plans = search(subject, machine, options);
     if (plans.size() < 2) continue;
     const auto costs = layer_costs(subject, machine, plans, options, 2);
@@ -161,7 +161,7 @@ TEST_CASE("planner: moving a tensor between grids costs what the rank sends that
 }
 
 TEST_CASE("planner: what does not fit is recomputed or stored in parts, or said not to fit") {
-  SearchOptions options{.ranks = 2, .batch = 16, .best = 100, .traced = 0};
+  SearchOptions options{.ranks = 2, .batch = 16, .stages = 1, .best = 100, .traced = 0};
   options.optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
   const Subject subject{.make =
                             [](bool recompute) {

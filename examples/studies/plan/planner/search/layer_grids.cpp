@@ -75,7 +75,9 @@ LayerCosts layer_costs(const Subject& subject, const Machine& machine, const std
                        std::size_t most) {
   std::vector<const Plan*> grids;
   for (const auto& plan : plans)
-    if (plan.fits && plan.choice.grids.empty() && !plan.choice.recompute && !plan.choice.sharded_weights) grids.push_back(&plan);
+    if (plan.fits && plan.choice.grids.empty() && plan.choice.grid.stage == 1 && !plan.choice.recompute &&
+        !plan.choice.sharded_weights)
+      grids.push_back(&plan);
   std::stable_sort(grids.begin(), grids.end(), [](const Plan* a, const Plan* b) { return a->seconds < b->seconds; });
   if (grids.size() > most) grids.resize(most);
   if (grids.size() < 2) return {};

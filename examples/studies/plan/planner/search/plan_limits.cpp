@@ -28,6 +28,9 @@ std::vector<Diagnosis> diagnose(const Plan& plan, const StepTrace& step, const S
       fmt::format("{} of the step is spent waiting for planes of neighbours", percent(part(time.halos))));
   add(bottleneck, "redistribution", part(time.redistribution),
       fmt::format("{} of the step is spent on moving activations between grids", percent(part(time.redistribution))));
+  add(limitation, "pipeline bubble", plan.bubble,
+      fmt::format("ranks wait for other stages in {} of the step, while the pipeline fills and drains or because stages differ",
+                  percent(plan.bubble)));
   add(bottleneck, "input and staging", part(plan.data),
       fmt::format("{} of the step is spent waiting for {:.3g} bytes of samples", percent(part(plan.data)),
                   bytes_of_batch(input, o)));
@@ -37,7 +40,7 @@ std::vector<Diagnosis> diagnose(const Plan& plan, const StepTrace& step, const S
       fmt::format("{} of the step is spent on the optimizer", percent(part(time.update))));
   const double memory = static_cast<double>(plan.memory),
                state = static_cast<double>(step.parameter_bytes + step.optimizer_bytes);
-  const int copies = ranks_of(g) / weight_parts(g);
+  const int copies = ranks_of(g) / weight_parts(g) / g.stage;
   if (copies > 1 && !plan.choice.sharded_weights && memory > 0)
     add(bottleneck, "memory redundancy", state / memory,
         fmt::format("{} of a rank's memory are weights and the optimizer's state, which {} ranks have, too",

@@ -7,6 +7,7 @@
 
 #include "examples/studies/plan/planner/search/estimate.h"
 #include "examples/studies/plan/planner/search/layer_grids.h"
+#include "examples/studies/plan/planner/search/pipeline_plans.h"
 #include "framework/optim/optimizer.h"
 
 namespace mpigrad::planner {
@@ -24,14 +25,20 @@ DescribeOptions options_of(const Choice& choice, const SearchOptions& o) {
           .grids = choice.grids,
           .sharded_weights = choice.sharded_weights,
           .compute = compute_of(choice.precision),
+          .accumulate = choice.micro_batches,
           .optimizer = o.optimizer};
 }
 
-Shape batch_of(const Subject& subject, const SearchOptions& o) {
+// The input of a micro-batch.
+Shape part_of_batch(const Subject& subject, const Choice& choice, const SearchOptions& o) {
+  require(choice.micro_batches >= 1 && o.batch % choice.micro_batches == 0,
+          "[plan] {} samples cannot be computed in {} equal micro-batches", o.batch, choice.micro_batches);
   auto shape = subject.input;
-  shape[0] = o.batch;
+  shape[0] = o.batch / choice.micro_batches;
   return shape;
 }
+
+}  // namespace
 
 // Ranks that include the one with the most work. Blocks of the first ranks are the largest, and the second of three or more has
 // neighbours on both sides; if one plane is left over, the first rank has it, and if layers have fewer planes than an axis has
@@ -69,6 +76,8 @@ std::vector<int> busiest(const Choice& choice, const std::array<std::set<std::in
   return ranks;
 }
 
+namespace {
+
 // True if the grids differ by a prime number of ranks moved from one axis to another, or by filters and channels exchanged.
 bool adjacent(const Choice& a, const Choice& b) {
   const auto from = extents_of(a.grid), to = extents_of(b.grid);
@@ -95,7 +104,7 @@ StepTrace traced(const Subject& subject, const Choice& choice, const SearchOptio
   const auto net = subject.make(choice.recompute);
   auto options = options_of(choice, o);
   if (subject.objective) options.objective = [&](const Tensor& x) { return subject.objective(*net, x); };
-  const auto input = batch_of(subject, o);
+  const auto input = part_of_batch(subject, choice, o);
   return trace_step(*net, input, options, rank, ranks_of(choice.grid), {.events = true});
 }
 
@@ -106,7 +115,7 @@ std::string grid_text(const GridExtents& g, const nn::LayerSplit& split) {
   const auto add = [&](const char* axis, int ranks) {
     if (ranks > 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", axis, ranks);
   };
-  add("sample", g.sample), add("depth", g.depth), add("height", g.height), add("width", g.width);
+  add("stage", g.stage), add("sample", g.sample), add("depth", g.depth), add("height", g.height), add("width", g.width);
   if (g.filter > 1) add("filter", g.filter), add("channel", g.channel);
   else add(split.split == ChannelSplit::channels ? "channel" : "filter", g.channel);
   return text.empty() ? "sample=1" : text;
@@ -116,6 +125,7 @@ std::string to_string(const Choice& choice) {
   auto text = grid_text(choice.grid, choice.split);
   for (const auto& own : choice.grids)
     text += fmt::format("; {}: {}", own.layers, grid_text(own.grid, own.split.value_or(choice.split)));
+  if (choice.micro_batches > 1) text += fmt::format(", {} micro-batches", choice.micro_batches);
   if (choice.precision != "float32") text += ", " + choice.precision;
   if (choice.recompute) text += ", recomputed";
   if (choice.sharded_weights) text += ", weights in parts";
@@ -172,46 +182,38 @@ OneRankStep one_rank_step(const Subject& subject, const Machine& machine, const 
   return result;
 }
 
-namespace {
-
-// A precision, and the step and op times for it.
-struct Setting {
-  std::string precision;
-  const OneRankStep* whole = nullptr;
-  const OpTimes* ops = nullptr;
-};
-
-// Adds the times of the step outside of its ops and calls, and the limits.
-void finish(Plan& plan, const StepTrace& step, const Subject& subject, const Machine& machine, const SearchOptions& o,
-            const OneRankStep& whole) {
+void finish(Plan& plan, const StepTrace& step, double state, const Subject& subject, const Machine& machine,
+            const SearchOptions& o, const OneRankStep& whole) {
   const auto& choice = plan.choice;
   plan.fits = static_cast<double>(plan.memory) <= o.usable * machine.device.memory;
-  plan.seconds = plan.time.total;
   const double batch_bytes = bytes_of_batch(subject.input, o);
+  // Ranks that compute parts of layers, and stages, read the same data.
+  const int copies = weight_parts(choice.grid) * choice.grid.stage;
   // Data are read in parallel with training.
   double reading = 0;
   if (machine.disk.read > 0) reading = batch_bytes / machine.disk.read;
-  if (machine.disk.rank_read > 0)
-    reading = std::max(reading, batch_bytes / o.ranks * weight_parts(choice.grid) / machine.disk.rank_read);
+  if (machine.disk.rank_read > 0) reading = std::max(reading, batch_bytes / o.ranks * copies / machine.disk.rank_read);
   plan.data = std::max(0.0, reading - plan.seconds);
   if (o.checkpoint_steps > 0 && machine.disk.write > 0) {
     // Replicated state is written once, in parallel with training.
-    const double state = static_cast<double>(step.parameter_bytes + step.optimizer_bytes) *
-                         (choice.sharded_weights ? o.ranks : weight_parts(choice.grid));
+    const double bytes = state * (choice.sharded_weights ? o.ranks : weight_parts(choice.grid));
     // One rank writes, or each rank its blocks.
-    const double writers = choice.sharded_weights || weight_parts(choice.grid) > 1 ? o.ranks : 1;
+    const double writers = choice.sharded_weights || copies > 1 ? o.ranks : 1;
     const auto& disk = machine.disk;
     const double write = disk.rank_write > 0 ? std::min(disk.write, disk.rank_write * writers) : disk.write;
-    plan.checkpoints = std::max(0.0, state / write / static_cast<double>(o.checkpoint_steps) - plan.seconds);
+    plan.checkpoints = std::max(0.0, bytes / write / static_cast<double>(o.checkpoint_steps) - plan.seconds);
   }
   plan.seconds += plan.data + plan.checkpoints;
   plan.efficiency = whole.work / (o.ranks * plan.seconds);
   plan.limits = diagnose(plan, step, subject.input, machine, o);
 }
 
+namespace {
+
 // Evaluates a choice in several precisions with the same ops, from one trace.
 std::vector<Plan> evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& o,
                            const std::vector<Setting>& settings) {
+  if (choice.grid.stage > 1) return evaluate_pipeline(subject, machine, choice, o, settings);
   std::vector<Plan> plans(settings.size());
   std::vector<std::shared_ptr<const StepTrace>> slowest(settings.size());
   const int node_ranks = working_node_ranks(machine, ranks_of(choice.grid), o.node_ranks);
@@ -229,7 +231,10 @@ std::vector<Plan> evaluate(const Subject& subject, const Machine& machine, const
   }
   for (std::size_t i = 0; i < settings.size(); ++i) {
     plans[i].choice = choice, plans[i].choice.precision = settings[i].precision;
-    finish(plans[i], *slowest[i], subject, machine, o, *settings[i].whole);
+    plans[i].seconds = plans[i].time.total;
+    const auto& step = *slowest[i];
+    finish(plans[i], step, static_cast<double>(step.parameter_bytes + step.optimizer_bytes), subject, machine, o,
+           *settings[i].whole);
   }
   return plans;
 }
@@ -244,7 +249,8 @@ Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choi
 std::vector<Plan> search(const Subject& subject, const Machine& machine, const SearchOptions& o) {
   require(!machine.levels.empty() && o.ranks <= machine.ranks(), "[plan] {} has {} ranks, {} are asked for", machine.name,
           machine.levels.empty() ? 0 : machine.ranks(), o.ranks);
-  const auto choices = grids_for(subject, o, machine.levels.size() == 1);
+  const bool alike = machine.levels.size() == 1;
+  const auto choices = grids_for(subject, o, alike);
   require(!choices.empty(), "[plan] no grid of {} ranks for {} samples of {}: an axis has no more ranks than places", o.ranks,
           o.batch, subject.input);
   std::map<std::string, OneRankStep> one_rank_in;
@@ -293,7 +299,7 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
         for (const bool sharded : {false, true}) {
           auto choice = candidate.choice;
           choice.recompute = recompute && subject.recomputes,
-          choice.sharded_weights = sharded && o.ranks > weight_parts(choice.grid);
+          choice.sharded_weights = sharded && choice.grid.stage == 1 && o.ranks > weight_parts(choice.grid);
           if (choice == candidate.choice || (recompute && !subject.recomputes)) continue;
           auto plan = evaluated(choice);
           if (plan.fits) found.push_back(std::move(plan));
@@ -336,12 +342,32 @@ std::vector<Plan> search(const Subject& subject, const Machine& machine, const S
     for (auto& plan : in_parts) found.push_back(std::move(plan));
     if (o.own_grids && o.ranks > 1)
       for (const auto& choice : with_layer_grids(subject, machine, found, o)) found.push_back(evaluated(choice));
+    best_first();
+    // Estimates of pipelines are compared with that of the best plan. A network that has no such stages has no such plan.
+    constexpr double worth = 1.1;
+    const auto best = found.front();
+    const double limit = worth * best.time.total, scale = best.time.total / estimate.of(best.choice).seconds;
+    for (auto& [choice, seconds] :
+         pipeline_choices(subject, o, alike, [&](const Choice& grid) { return estimate.of(grid).seconds; })) {
+      if (best.fits && scale * seconds > limit) continue;
+      choice.precision = precision;
+      try {
+        lay_out({choice});
+      } catch (const Error&) {
+        continue;
+      }
+    }
     for (auto& plan : found) plans.push_back(std::move(plan));
   }
   std::stable_sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
     return std::tuple(!a.fits, a.seconds, a.time.total) < std::tuple(!b.fits, b.seconds, b.time.total);
   });
   if (plans.size() > static_cast<std::size_t>(o.best)) plans.resize(static_cast<std::size_t>(o.best));
+  for (auto& plan : plans) {
+    if (plan.choice.grid.stage == 1) continue;
+    plan.folded = folded_seconds(subject, machine, plan.choice, o, setting(plan.choice.precision));
+    break;
+  }
   return plans;
 }
 

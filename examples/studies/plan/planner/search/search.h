@@ -26,16 +26,17 @@ struct Subject {
 
 // A way to train: grid, weights, recomputation and precision.
 struct Choice {
-  GridExtents grid{};
+  GridExtents grid{};                            // with the stages of a pipeline
+  std::int64_t micro_batches = 1;                // of a pipeline
   nn::LayerSplit split = ChannelSplit::filters;  // along grid.channel, or grid.channel and grid.filter
   std::vector<LayerExtents> grids{};             // of layers with their own grids
   bool recompute = false, sharded_weights = false;
   std::string precision = "float32";  // tf32, bfloat16, float16
   bool operator==(const Choice& other) const;
 };
-// "sample=4,depth=2,filter=2", as --grid of trainers.
+// "stage=2,sample=4,depth=2,filter=2", as --grid of trainers.
 std::string grid_text(const GridExtents& grid, const nn::LayerSplit& split);
-// "sample=4,depth=2,filter=2, weights in parts"
+// "stage=2,sample=4,depth=2,filter=2, 8 micro-batches, weights in parts"
 std::string to_string(const Choice& choice);
 
 struct SearchOptions {
@@ -44,6 +45,7 @@ struct SearchOptions {
   std::vector<std::string> precisions{"float32"};
   std::function<std::unique_ptr<Optimizer>(Parameters&)> optimizer{};  // none: without
   bool own_grids = true;                                               // also tries layers with their own grids
+  int stages = 8;                                                      // most stages of a pipeline; 1: none
   int best = 5;                                                        // plans to return
   // The number of grids with the best estimates that are laid out op by op, in addition to at most half as many that are
   // neighbours of the best of these; 0: all.
@@ -61,6 +63,8 @@ struct Plan {
   double data = 0;          // seconds by which reading the data is slower than the step
   double checkpoints = 0;   // seconds of a step for writing checkpoints
   double seconds = 0;       // of a step, in total
+  double bubble = 0;        // of a pipeline: the fraction of time in which ranks compute nothing
+  double folded = 0;        // of the first plan with stages: seconds of a step with folded placement; 0: unknown
   double efficiency = 0;    // work of one rank for this batch / (ranks * `seconds`)
   std::int64_t memory = 0;  // bytes of tensors, on the rank with the most
   bool fits = true;
@@ -78,7 +82,8 @@ struct OneRankStep {
 };
 OneRankStep one_rank_step(const Subject& subject, const Machine& machine, const std::string& precision,
                           const SearchOptions& options);
-// Evaluates one way, laid out op by op in a dry run, on the slowest of the ranks on which it may take longest.
+// Evaluates one way, laid out op by op in a dry run, on the slowest of the ranks on which it may take longest; with stages on one
+// such rank of each, by their schedule (search/pipeline.h).
 Plan evaluate(const Subject& subject, const Machine& machine, const Choice& choice, const SearchOptions& options,
               const OneRankStep& whole, const OpTimes* ops = nullptr);
 // The best plans by seconds of a step, those that fit first. Recomputation, which only saves memory, is tried if a grid does not
