@@ -298,7 +298,7 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
   try {
     options = resolve_launch_options(take_launch_options(argc, argv));
     // Invalid values are refused here.
-    if (checks_of_environment().memory) detail::check_wrapped_memory(true);
+    if (checks_of_environment().memory) detail::check_foreign_memory(true);
     default_summation_mode(), cuda_aware_mpi(), require_threads_that_fit();
     require_switch("MPIGRAD_GPU_POISON"), require_switch("MPIGRAD_ALLOW_SINGLETONS");
     for (const auto& warning : mistyped_variables())

@@ -3,7 +3,7 @@
 // thread or a process, so state of a rank is stored per thread. tests/structure.py compares this list with the sources.
 //
 // Set by a program, for the lifetime of an object or until it is set again:
-//   framework/engine/kept_memory.cpp    hashes_wrapped     P  MPIGRAD_CHECKS=memory, read by comm/
+//   framework/engine/kept_memory.cpp    hashes_foreign     P  MPIGRAD_CHECKS=memory, read by comm/
 //   framework/engine/backward.cpp       active             T  tapes that record: the innermost sees every op
 //   framework/engine/apply.cpp          cost_log           T  the innermost CostLog, likewise
 //   framework/engine/apply.cpp          observer           T  the innermost OpObserver, likewise

@@ -20,5 +20,6 @@
 #include "ops/recompute.h"
 #include "ops/reduce/reduce.h"
 #include "ops/softmax/softmax.h"
+#include "ops/views/strided_memory.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"

@@ -63,6 +63,7 @@ const std::map<std::string, std::vector<std::string>> vendors{
     {"example.pb", {"models/data/records/"}},
     {"event.pb", {"models/train/tensorboard/"}},
     {"fftw", {"examples/"}},
+    {"dlpack", {"framework/dlpack/", "tests/framework/dlpack/"}},
 };
 
 struct Include {

@@ -12,7 +12,7 @@ using namespace mpigrad;
 constexpr std::int64_t samples = 64, side = 8;
 
 // Volumes of noise [n, D, H, W, C]; the target [n, 1] is the mean of their squares. Your own arrays come in by from_vector() or
-// wrap(), your own files by data::open_source() or a data::FunctionSource (own_data.cpp).
+// Tensor::over(), your own files by data::open_source() or a data::FunctionSource (own_data.cpp).
 data::SourcePtr noise() {
   const Tensor strength = random_uniform({samples, 1, 1, 1, 1}, {.key = 1}, 0.5, 2);
   const Tensor volumes = strength * random_normal({samples, side, side, side, 1}, {.key = 2});

@@ -8,12 +8,12 @@ namespace mpigrad::detail {
 namespace {
 
 #ifdef __OPTIMIZE__
-std::atomic<bool> hashes_wrapped{false};
+std::atomic<bool> hashes_foreign{false};
 #else
-std::atomic<bool> hashes_wrapped{true};
+std::atomic<bool> hashes_foreign{true};
 #endif
 
-bool wrapped(const Tensor& x) { return x.device() == DeviceKind::cpu && x.storage()->foreign(); }
+bool hashed(const Tensor& x) { return x.device() == DeviceKind::cpu && x.storage()->foreign(); }
 
 // Calls visit(x) for each tensor whose elements are kept.
 template <class Visit>
@@ -29,41 +29,42 @@ std::uint64_t writes_of(const Tape::Entry& entry) {
   return sum;
 }
 
-// A hash of the kept wrapped memory; 0 if there is none.
+// A hash of the program's memory that is kept; 0 if there is none.
 std::uint64_t contents_of(const Tape::Entry& entry) {
   std::uint64_t sum = 0;
   for_kept(entry, [&](const Tensor& x) {
-    if (wrapped(x) && x.raw()) sum = sum * 3 + content_hash(x.dtype(), x.raw(), x.elements());
+    if (hashed(x) && x.raw()) sum = sum * 3 + content_hash(x.dtype(), x.raw(), x.elements());
   });
   return sum;
 }
 
 }  // namespace
 
-void check_wrapped_memory(bool check) { hashes_wrapped = check; }
+void check_foreign_memory(bool check) { hashes_foreign = check; }
 
 void note_kept_memory(Tape::Entry& entry) {
   entry.writes = writes_of(entry);
-  entry.contents = hashes_wrapped ? contents_of(entry) : 0;
+  entry.contents = hashes_foreign ? contents_of(entry) : 0;
 }
 
 void require_kept_memory(const Tape::Entry& entry) {
-  if (writes_of(entry) != entry.writes)
-    for_kept(entry, [&](const Tensor& x) {
-      if (x.storage()->writes() > 0)
-        fail(
-            "[{}] an optimizer has made a step since this op was recorded, and the parameters that its vjp reads have changed: "
-            "call gradient() before step(): {}",
-            entry.name, x);
-    });
-  if (entry.contents != 0 && contents_of(entry) != entry.contents)
-    for_kept(entry, [&](const Tensor& x) {
-      if (wrapped(x))
-        fail(
-            "[{}] wrapped memory has changed since this op was recorded, and its vjp reads it: call gradient() before the "
-            "memory is used again, or copy it: {}",
-            entry.name, x);
-    });
+  const bool written = writes_of(entry) != entry.writes;
+  if (!written && (entry.contents == 0 || contents_of(entry) == entry.contents)) return;
+  for_kept(entry, [&](const Tensor& x) {
+    if (written ? x.storage()->foreign() && x.storage()->writes() > 0 : hashed(x))
+      fail(
+          "[{}] memory of the program (Tensor::over) has changed since this op was recorded, and its vjp reads it: call "
+          "gradient() "
+          "before the memory is used again, or copy it: {}",
+          entry.name, x);
+  });
+  for_kept(entry, [&](const Tensor& x) {
+    if (x.storage()->writes() > 0)
+      fail(
+          "[{}] an optimizer has made a step since this op was recorded, and the parameters that its vjp reads have changed: "
+          "call gradient() before step(): {}",
+          entry.name, x);
+  });
 }
 
 }  // namespace mpigrad::detail

@@ -55,6 +55,8 @@ Parameter& Parameters::add(std::string name, const Tensor& value, bool decay) {
   require(is_floating(value.dtype()), "[parameter] {} must be floating-point: {}", name, value);
   require(!is_half(value.dtype()),
           "[parameter] {} is to be float32 or float64, which optimizers need; cast it where it is used: {}", name, value);
+  require(!value.storage() || value.storage()->writable(),
+          "[parameter] {} lies in read-only memory, which an optimizer would change: {}", name, value);
   for (const auto& other : list_) require(other->name != name, "[parameter] there are two parameters named {}", name);
   packed_ = false;
   list_.push_back(std::make_unique<Parameter>(Parameter{std::move(name), value.as_variable(), decay}));
@@ -64,16 +66,20 @@ Parameter& Parameters::add(std::string name, const Tensor& value, bool decay) {
 void Parameters::pack() {
   constexpr std::int64_t alignment = 64;
   const auto rounded = [](std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  // Memory of the program stays where it is, so that the program sees what optimizers write.
+  const auto moves = [](const Tensor& value, DType dtype) {
+    return value.dtype() == dtype && !(value.storage() && value.storage()->foreign());
+  };
   for (const DType dtype : {DType::float32, DType::float64}) {
     std::int64_t bytes = 0;
     for (const auto& parameter : list_)
-      if (parameter->value.dtype() == dtype) bytes += rounded(parameter->value.bytes());
+      if (moves(parameter->value, dtype)) bytes += rounded(parameter->value.bytes());
     if (bytes == 0) continue;
     std::shared_ptr<Storage> arena;
     std::int64_t offset = 0;
     for (auto& parameter : list_) {
       auto& value = parameter->value;
-      if (value.dtype() != dtype) continue;
+      if (!moves(value, dtype)) continue;
       if (!arena) arena = std::make_shared<Storage>(bytes, value.device());
       if (value.raw()) detail::copy_bytes(value.device(), arena->data() + offset, value.raw(), value.bytes());
       value = Tensor::moved(value, arena, offset);

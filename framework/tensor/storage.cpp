@@ -99,15 +99,20 @@ void Storage::restore() const {
   recipe_->compute(std::shared_ptr<Storage>(std::shared_ptr<void>(), const_cast<Storage*>(this)));
 }
 
-Storage::Storage(void* memory, std::int64_t bytes, DeviceKind device, std::function<void()> release)
-    : data_(static_cast<std::byte*>(memory)), bytes_(bytes), device_(device), foreign_(true), release_(std::move(release)) {}
+Storage::Storage(void* memory, std::int64_t bytes, DeviceKind device, std::shared_ptr<const void> keep_alive, bool writable)
+    : data_(static_cast<std::byte*>(memory)), bytes_(bytes), device_(device), foreign_(true), writable_(writable),
+      keep_alive_(std::move(keep_alive)) {}
 
 Storage::~Storage() {
-  if (foreign_) {
-    if (release_) release_();
+  if (!foreign_) {
+    if (!dropped_) release();
     return;
   }
-  if (!dropped_) release();
+  if (device_ != DeviceKind::cuda || !keep_alive_) return;
+  try {
+    cuda::synchronise(cuda::compute_stream());  // kernels in the queue may still use the memory
+  } catch (const Error&) {                      // the next call to the GPU reports the same error
+  }
 }
 
 MemoryStatistics memory_statistics(DeviceKind device) {

@@ -21,8 +21,9 @@ class Storage {
   // Of a stand-in, for a tensor of other ranks (comm/distributed/stages.h): on the dry device, and not counted.
   static std::shared_ptr<Storage> stand_in(std::int64_t bytes);
   bool is_stand_in() const { return stand_in_; }
-  // Memory that the caller owns; `release` is called when the last tensor is gone.
-  Storage(void* memory, std::int64_t bytes, DeviceKind device, std::function<void()> release);
+  // Memory that the caller owns. `keep_alive` is released with the last tensor; on a GPU the host first waits for the compute
+  // stream. If it is not writable, Tensor::mutable_data() and optimizers refuse it.
+  Storage(void* memory, std::int64_t bytes, DeviceKind device, std::shared_ptr<const void> keep_alive, bool writable = true);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -32,6 +33,7 @@ class Storage {
   bool claim_room() { return !room_claimed_.exchange(true); }
   // True for memory of the second constructor, which the caller owns.
   bool foreign() const { return foreign_; }
+  bool writable() const { return writable_; }
 
   std::byte* data() const {
     if (dropped_) restore();
@@ -40,8 +42,8 @@ class Storage {
   std::int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
 
-  // How often an optimizer has changed elements of this storage; note_write() counts a change. Only for the thread that uses the
-  // tensors.
+  // How often an optimizer, or a program that owns the memory, has changed elements; note_write() counts a change. Only for the
+  // thread that uses the tensors.
   std::uint64_t writes() const { return writes_; }
   void note_write() { ++writes_; }
 
@@ -69,9 +71,9 @@ class Storage {
   std::int64_t bytes_ = 0, room_ = 0;
   std::uint64_t writes_ = 0;
   DeviceKind device_ = DeviceKind::cpu;
-  bool foreign_ = false, stand_in_ = false;
+  bool foreign_ = false, stand_in_ = false, writable_ = true;
   std::atomic<bool> room_claimed_{false};
-  std::function<void()> release_;
+  std::shared_ptr<const void> keep_alive_;
   std::unique_ptr<Recipe> recipe_;
   std::shared_ptr<const void> beside_;
   mutable bool dropped_ = false;

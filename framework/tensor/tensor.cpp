@@ -129,13 +129,47 @@ Tensor::Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::in
           offset_, storage_->bytes());
 }
 
-void Tensor::check_access(DType asked) const {
+namespace {
+
+Tensor over_memory(void* memory, const TensorType& type, DeviceKind device, std::shared_ptr<const void> keep_alive,
+                   bool writable) {
+  const auto bytes = checked_bytes(type);
+  detail::require_memory("over", memory, type);
+  require(device != DeviceKind::dry, "[over] the dry device has no memory: {} {}", name_of(type.dtype), type.shape);
+  require(device != DeviceKind::cuda || cuda::available(), "[over] {}: {} {}", cuda::unavailable(), name_of(type.dtype),
+          type.shape);
+  return Tensor(type, std::make_shared<Storage>(memory, bytes, device, std::move(keep_alive), writable));
+}
+
+}  // namespace
+
+void detail::require_memory(std::string_view reader, const void* memory, const TensorType& type) {
+  require(memory != nullptr || type.shape.elements() == 0, "[{}] the memory is a null pointer: {} {}", reader,
+          name_of(type.dtype), type.shape);
+  require(reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(size_of(type.dtype)) == 0,
+          "[{}] the address {} is no multiple of {} bytes, the size of an element: {} {}", reader, memory, size_of(type.dtype),
+          name_of(type.dtype), type.shape);
+}
+
+Tensor Tensor::over(void* memory, const Shape& shape, DType dtype, DeviceKind device, std::shared_ptr<const void> keep_alive) {
+  return over_memory(memory, {shape, dtype}, device, std::move(keep_alive), true);
+}
+Tensor Tensor::over(const void* memory, const Shape& shape, DType dtype, DeviceKind device,
+                    std::shared_ptr<const void> keep_alive) {
+  return over_memory(const_cast<void*>(memory), {shape, dtype}, device, std::move(keep_alive), false);
+}
+
+void Tensor::check_access(DType asked, bool to_write) const {
   require(id_ != 0, "[tensor] access to an empty tensor");
   require(asked == dtype(), "[tensor] elements are {}, accessed as {}", name_of(dtype()), name_of(asked));
   require(device_ != DeviceKind::cuda, "[tensor] the elements are on the GPU; copy them with to(x, DeviceKind::cpu) first: {}",
           *this);
   require(device_ == DeviceKind::cpu, "[tensor] elements of a tensor on device {} cannot be read here", name_of(device_));
   if (!storage_) detail::refuse_unkept("tensor", "the elements of this tensor", *this);
+  if (!to_write || !storage_->foreign()) return;
+  require(storage_->writable(), "[tensor] the memory is read-only, as it was given to Tensor::over() by a pointer to const: {}",
+          *this);
+  storage_->note_write();
 }
 
 double Tensor::item() const {
@@ -300,15 +334,6 @@ Tensor from_vector(const Shape& shape, std::span<const double> values, DType dty
 }
 
 const Shape& global_shape(const Tensor& x) { return x.layout() ? x.layout()->global : x.shape(); }
-
-Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release) {
-  const auto bytes = checked_bytes({shape, dtype});
-  require(memory != nullptr || bytes == 0, "[wrap] the memory is a null pointer: {} {}", name_of(dtype), shape);
-  require(reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(size_of(dtype)) == 0,
-          "[wrap] the address {} is not a multiple of {} bytes, the size of an element: {} {}", memory, size_of(dtype),
-          name_of(dtype), shape);
-  return Tensor({shape, dtype}, std::make_shared<Storage>(memory, bytes, DeviceKind::cpu, std::move(release)));
-}
 
 Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
   fail("[layout] this grid has no communicators to add over: {}", x);

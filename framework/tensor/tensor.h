@@ -5,7 +5,6 @@
 // parameters after the tape is done.
 
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <span>
@@ -50,6 +49,20 @@ class Tensor {
   bool is_stand_in() const { return storage_ && storage_->is_stand_in(); }
   // Shares `storage`, beginning at `offset` bytes.
   Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset = 0);
+  // A tensor over row-major, contiguous memory of the caller, on `device` (a GPU: this thread's), without a copy. A pointer to
+  // const makes a read-only tensor: mutable_data() and Parameters refuse it. The memory lives at least until the last tensor that
+  // uses it is gone, tensors kept by tapes included; then `keep_alive` is released. Work of the caller on GPU memory is complete
+  // before the call. from_strided() (ops/views/strided_memory.h) copies arrays with gaps.
+  //
+  // The memory must not change until gradients of what was computed from it are complete. A change through mutable_data(), and
+  // one that storage()->note_write() announces, make gradient() an Error where the tape needs the old elements. Other changes are
+  // found on CPUs with MPIGRAD_CHECKS=memory and in builds without optimisation.
+  //
+  // Errors: a null pointer; an address that is not a multiple of the element size; the dry device; a GPU where there is none.
+  static Tensor over(void* memory, const Shape& shape, DType dtype, DeviceKind device = DeviceKind::cpu,
+                     std::shared_ptr<const void> keep_alive = {});
+  static Tensor over(const void* memory, const Shape& shape, DType dtype, DeviceKind device = DeviceKind::cpu,
+                     std::shared_ptr<const void> keep_alive = {});
 
   explicit operator bool() const { return id_ != 0; }
   const Shape& shape() const { return type_.shape; }
@@ -70,10 +83,11 @@ class Tensor {
     check_access(dtype_of<T>());
     return reinterpret_cast<const T*>(raw());
   }
-  // Only for filling a tensor that has not been recorded or read yet.
+  // Only for filling a tensor that has not been recorded or read yet, and for memory of the caller (over()), where each call
+  // counts as a change. Error: read-only memory.
   template <class T>
   T* mutable_data() {
-    check_access(dtype_of<T>());
+    check_access(dtype_of<T>(), true);
     return reinterpret_cast<T*>(raw());
   }
   std::byte* raw() const { return storage_ && storage_->data() ? storage_->data() + offset_ : nullptr; }
@@ -110,7 +124,7 @@ class Tensor {
 
  private:
   friend class TensorAccess;
-  void check_access(DType asked) const;
+  void check_access(DType asked, bool to_write = false) const;
   [[noreturn]] void refuse_dimension(int i) const;
 
   TensorType type_;
@@ -150,6 +164,8 @@ Tensor copied(const Tensor& x, DeviceKind to);
 // Copies and zeroes bytes in the memory of one device; does nothing on the dry device.
 void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);
 void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
+// Errors, in the name of `reader`: a null pointer to elements; an address that is not a multiple of the element size.
+void require_memory(std::string_view reader, const void* memory, const TensorType& type);
 // Throws the error for reading elements that the tape did not keep. In a vjp it names the op, and the trait that would have kept
 // them.
 [[noreturn]] void refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x);
@@ -205,10 +221,6 @@ Tensor from_vector(const Shape& shape, std::span<const double> values, DType dty
 inline Tensor from_vector(const Shape& shape, std::initializer_list<double> values, DType dtype = DType::float32) {
   return from_vector(shape, std::span<const double>(values.begin(), values.size()), dtype);
 }
-// A tensor in memory of the caller, which must outlive every tensor that uses it; `release` runs when the last such tensor is
-// gone. The memory must not change until gradients of results computed from it are complete (MPIGRAD_CHECKS=memory checks this).
-// Errors: a null pointer; an address that is not a multiple of the element size.
-Tensor wrap(void* memory, const Shape& shape, DType dtype, std::function<void()> release = {});
 
 // Declares x a constant, on all ranks (as data loaders do): no cotangent is ever computed for it.
 inline Tensor constant(const Tensor& x) { return x.as_constant(); }

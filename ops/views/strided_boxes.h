@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "framework/tensor/shape.h"
+#include "framework/tensor/strided.h"
 
 namespace mpigrad::ops {
 
@@ -43,6 +45,40 @@ inline StridedBox permuted(const Shape& whole, const std::vector<int>& order) {
   const auto strides = whole.strides();
   std::transform(order.begin(), order.end(), box.strides.begin(), [&](int d) { return strides[static_cast<std::size_t>(d)]; });
   return box;
+}
+
+inline constexpr std::int64_t parallel_moves_from = 1 << 14;  // rows times row length
+
+// Moves `extents` elements between two strided places in host memory.
+template <class T>
+void move_elements(const Shape& extents, const T* from, const std::array<std::int64_t, Shape::max_rank>& from_strides, T* to,
+                   const std::array<std::int64_t, Shape::max_rank>& to_strides) {
+  // As few and as long rows as possible: rows of the last dimension have one element in a field of one channel.
+  StridedArrays<2> all;
+  for (int d = 0; d < extents.rank(); ++d)
+    all.add(extents[d], {from_strides[static_cast<std::size_t>(d)], to_strides[static_cast<std::size_t>(d)]});
+  const auto walk = all.collapsed();
+  const auto last = static_cast<std::size_t>(std::max(0, walk.rank - 1));
+  const std::int64_t length = walk.rank ? walk.extents[last] : 1;
+  const std::int64_t rows = length ? extents.elements() / length : 0;
+  const std::int64_t from_step = walk.rank ? walk.strides[0][last] : 1, to_step = walk.rank ? walk.strides[1][last] : 1;
+  const std::int64_t piece = 1 << 14, pieces = length / piece + 1;  // of long rows, so that all threads move some
+#pragma omp parallel for if (rows * length >= parallel_moves_from) schedule(static)
+  for (std::int64_t r = 0; r < rows * pieces; ++r) {
+    const std::int64_t first = r % pieces * piece, count = std::min(piece, length - first);
+    const T* a = from + first * from_step;
+    T* b = to + first * to_step;
+    auto row = r / pieces;
+    for (auto d = last; d-- > 0;) {
+      const auto at = row % walk.extents[d];
+      row /= walk.extents[d];
+      a += at * walk.strides[0][d];
+      b += at * walk.strides[1][d];
+    }
+    if (from_step == 1 && to_step == 1) std::memcpy(b, a, static_cast<std::size_t>(count) * sizeof(T));
+    else
+      for (std::int64_t i = 0; i < count; ++i) b[i * to_step] = a[i * from_step];
+  }
 }
 
 }  // namespace mpigrad::ops

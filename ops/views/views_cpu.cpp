@@ -11,40 +11,6 @@
 namespace mpigrad::ops {
 namespace {
 
-constexpr std::int64_t parallel_moves_from = 1 << 14;  // rows times row length
-
-// Moves `extents` elements between two strided places.
-template <class T>
-void move(const Shape& extents, const T* from, const std::array<std::int64_t, Shape::max_rank>& from_strides, T* to,
-          const std::array<std::int64_t, Shape::max_rank>& to_strides) {
-  // As few and as long rows as possible: rows of the last dimension have one element in a field of one channel.
-  StridedArrays<2> all;
-  for (int d = 0; d < extents.rank(); ++d)
-    all.add(extents[d], {from_strides[static_cast<std::size_t>(d)], to_strides[static_cast<std::size_t>(d)]});
-  const auto walk = all.collapsed();
-  const auto last = static_cast<std::size_t>(std::max(0, walk.rank - 1));
-  const std::int64_t length = walk.rank ? walk.extents[last] : 1;
-  const std::int64_t rows = length ? extents.elements() / length : 0;
-  const std::int64_t from_step = walk.rank ? walk.strides[0][last] : 1, to_step = walk.rank ? walk.strides[1][last] : 1;
-  const std::int64_t piece = 1 << 14, pieces = length / piece + 1;  // of long rows, so that all threads move some
-#pragma omp parallel for if (rows * length >= parallel_moves_from) schedule(static)
-  for (std::int64_t r = 0; r < rows * pieces; ++r) {
-    const std::int64_t first = r % pieces * piece, count = std::min(piece, length - first);
-    const T* a = from + first * from_step;
-    T* b = to + first * to_step;
-    auto row = r / pieces;
-    for (auto d = last; d-- > 0;) {
-      const auto at = row % walk.extents[d];
-      row /= walk.extents[d];
-      a += at * walk.strides[0][d];
-      b += at * walk.strides[1][d];
-    }
-    if (from_step == 1 && to_step == 1) std::memcpy(b, a, static_cast<std::size_t>(count) * sizeof(T));
-    else
-      for (std::int64_t i = 0; i < count; ++i) b[i * to_step] = a[i * from_step];
-  }
-}
-
 template <class T>
 T* pointer(const Tensor& x) {
   return reinterpret_cast<T*>(x.raw());
@@ -55,8 +21,8 @@ T* pointer(const Tensor& x) {
 void Permute::run(Cpu, Inputs in, Outputs out) const {
   visit_width(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
-    move(out[0].shape(), pointer<const T>(in[0]), permuted(in[0].shape(), order).strides, pointer<T>(out[0]),
-         out[0].shape().strides());
+    move_elements(out[0].shape(), pointer<const T>(in[0]), permuted(in[0].shape(), order).strides, pointer<T>(out[0]),
+                  out[0].shape().strides());
   });
 }
 
@@ -65,7 +31,8 @@ void Slice::run(Cpu, Inputs in, Outputs out) const {
   visit_width(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto box = box_of(in[0].shape(), begin, step);
-    move(out[0].shape(), pointer<const T>(in[0]) + box.offset, box.strides, pointer<T>(out[0]), out[0].shape().strides());
+    move_elements(out[0].shape(), pointer<const T>(in[0]) + box.offset, box.strides, pointer<T>(out[0]),
+                  out[0].shape().strides());
   });
 }
 
@@ -79,7 +46,7 @@ void SlicePut::run(Cpu, Inputs in, Outputs out) const {
     for (std::int64_t i = 0; i < n; ++i) y[i] = fill;
     if (in[0].elements() == 0) return;
     const auto box = box_of(shape, begin, step);
-    move(in[0].shape(), pointer<const T>(in[0]), in[0].shape().strides(), y + box.offset, box.strides);
+    move_elements(in[0].shape(), pointer<const T>(in[0]), in[0].shape().strides(), y + box.offset, box.strides);
   });
 }
 
@@ -115,7 +82,7 @@ void Flip::run(Cpu, Inputs in, Outputs out) const {
     using T = decltype(zero);
     const auto& shape = in[0].shape();
     const auto box = flipped(shape, axes);
-    move(shape, pointer<const T>(in[0]) + box.offset, box.strides, pointer<T>(out[0]), shape.strides());
+    move_elements(shape, pointer<const T>(in[0]) + box.offset, box.strides, pointer<T>(out[0]), shape.strides());
   });
 }
 

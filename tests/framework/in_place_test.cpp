@@ -99,7 +99,7 @@ TEST_CASE("in place: a cotangent is added to in place only where nobody holds it
       // The memory of a caller's array belongs to the caller even if no tensor refers to it any more.
       std::vector<double> memory = before;
       const auto direct = ops::Exchange{comm, std::make_shared<const RankBoxes>(boxes_of(*slabs.plan, comm.rank()))}.vjp(
-          Replay({}, {}, {}), std::vector<Tensor>{wrap(memory.data(), slabs.need.extents(), DType::float64)})[0];
+          Replay({}, {}, {}), std::vector<Tensor>{Tensor::over(memory.data(), slabs.need.extents(), DType::float64)})[0];
       require(memory == before, "[test] the caller's memory was changed");
       require_equal("cotangents", held, direct);
     });

@@ -41,19 +41,40 @@ TEST_CASE("gradient: an optimizer's step between forward and backward is refused
   CHECK(late.gradient(sum(square(w)))[0].to_vector() == std::vector<double>{1, 3});
 }
 
-TEST_CASE("gradient: wrapped memory that changes under a tape is refused where contents are compared") {
-  detail::check_wrapped_memory(true);
+TEST_CASE("gradient: memory of the program that changes under a tape is refused where contents are compared") {
+  detail::check_foreign_memory(true);
   std::array<double, 2> memory{1, 2};
   const auto w = from_vector({2}, {3, 4}, f64);
   const auto gradient = [&](double change) {
     Tape tape;
-    const auto loss = sum(constant(wrap(memory.data(), {2}, f64)) * w);
+    const auto loss = sum(constant(Tensor::over(memory.data(), {2}, f64)) * w);
     memory[1] += change;
     return tape.gradient(loss, {w})[0].to_vector();
   };
   CHECK(gradient(0) == std::vector<double>{1, 2});
-  CHECK(error_text([&] { gradient(5); }).starts_with("[multiply] wrapped memory has changed since this op was recorded"));
-  detail::check_wrapped_memory(false);
+  CHECK(
+      error_text([&] { gradient(5); }).starts_with("[multiply] memory of the program (Tensor::over) has changed since this op"));
+  detail::check_foreign_memory(false);
+}
+
+TEST_CASE("gradient: writes to memory of the program that the library sees are refused, in any build") {
+  detail::check_foreign_memory(false);
+  std::array<double, 2> memory{1, 2};
+  auto x = Tensor::over(memory.data(), {2}, f64);
+  const auto w = from_vector({2}, {3, 4}, f64);
+  for (const bool announced : {true, false}) {
+    x.mutable_data<double>()[0] += 1;  // before: this is allowed
+    Tape product, linear;
+    const auto loss = sum(x * w), other = sum(x + w);
+    if (announced) memory[1] = 7, x.storage()->note_write();
+    else x.mutable_data<double>()[1] = 8;
+    CHECK(error_text([&] {
+            product.gradient(loss, {w});
+          }).starts_with("[multiply] memory of the program (Tensor::over) has changed since this op was recorded, and its vjp"));
+    CHECK(linear.gradient(other, {w})[0].to_vector() == std::vector<double>{1, 1});  // reads no element of x
+  }
+  Tape tape;
+  CHECK(tape.gradient(sum(x * w), {w})[0].to_vector() == std::vector<double>{3, 8});
 }
 
 TEST_CASE("gradient: of a constant it is refused") {
@@ -63,14 +84,4 @@ TEST_CASE("gradient: of a constant it is refused") {
   CHECK(error_text([&] { tape.gradient(loss, {w, x}); }).starts_with("[gradient] of a constant, as are batches of a loader"));
   CHECK(error_text([&] { tape.gradient({}, {square(x)}); }).starts_with("[gradient] of a constant"));
   CHECK(tape.gradient(loss, {w})[0].to_vector() == std::vector<double>{1, 1});
-}
-
-TEST_CASE("wrap: memory that is none or lies between elements is refused") {
-  alignas(8) std::array<std::byte, 24> memory{};
-  CHECK(error_text([] { wrap(nullptr, {2}, f64); }) == "[wrap] the memory is a null pointer: float64 [2]");
-  CHECK(error_text([&] { wrap(memory.data() + 4, {2}, f64); })
-            .ends_with("is not a multiple of 8 bytes, the size of an element: "
-                       "float64 [2]"));
-  CHECK(wrap(memory.data() + 4, {2}, DType::float32).elements() == 2);
-  CHECK(wrap(nullptr, {0}, f64).elements() == 0);
 }

@@ -51,10 +51,10 @@ double tolerance_of(DType type) {
 // The same elements one element after an aligned address.
 Tensor at_odd_address(const Tensor& x) {
   const auto item = size_of(x.dtype());
-  const Tensor room({Shape{x.elements() + 1}, x.dtype()}, x.device());
-  auto* data = room.raw() + item;
+  const auto room = std::make_shared<Tensor>(TensorType{Shape{x.elements() + 1}, x.dtype()}, x.device());
+  auto* data = room->raw() + item;
   cuda::copy_on_device(data, x.raw(), x.bytes());
-  return Tensor(x.type(), std::make_shared<Storage>(data, x.bytes(), x.device(), [room] {}));
+  return Tensor::over(data, x.shape(), x.dtype(), x.device(), room);
 }
 
 // True if the bytes after the end of y in its block are unchanged: tests/emulated.sh fills them with a pattern.

@@ -13,7 +13,7 @@
 //                   After every K-th step of an optimizer its parameters are compared, including those that were used without
 //                   `replicate`; parameters that are meant to differ have a layout that splits them
 //                   (comm/distributed/same_parameters.h).
-//   memory          the values that a tape keeps in memory wrapped by the program (wrap()) must be the same in the backward pass,
+//   memory          the values that a tape keeps in memory of the program (Tensor::over()) must be the same in the backward pass,
 //                   compared by a hash: else an Error (framework/engine/kept_memory.h)
 //   trace           every call prints a line to standard error: rank, number, call, peers, bytes, milliseconds
 //   watchdog=T      a call that takes longer than T seconds ends the job, on all ranks, with the activity of each rank

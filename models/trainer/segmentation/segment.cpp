@@ -50,7 +50,7 @@ std::vector<std::int32_t> labels_at(const Tensor& probabilities, const Shape& st
   augment::Sample sample;
   sample.extents = seen, sample.channels = shape[3], sample.values = probabilities.to_vector<float>();
   auto resized = augment::resized(sample, augment::whole(seen), stored, augment::Filter::linear);
-  const auto there = wrap(resized.values.data(), {stored[0], stored[1], stored[2], shape[3]}, DType::float32);
+  const auto there = Tensor::over(resized.values.data(), {stored[0], stored[1], stored[2], shape[3]}, DType::float32);
   return segmentation::most_likely(there).to_vector<std::int32_t>();
 }
 

@@ -86,8 +86,9 @@ TEST_CASE("volumes: what a network says of single cells, it says of any volume t
         if (first) CHECK(net.training());
       });
     const auto extents = source->extents_of(sample);
-    const auto labels = segmentation::most_likely(wrap(expected.data(), {extents[0], extents[1], extents[2], 3}, DType::float32))
-                            .to_vector<std::int32_t>();
+    const auto labels =
+        segmentation::most_likely(Tensor::over(expected.data(), {extents[0], extents[1], extents[2], 3}, DType::float32))
+            .to_vector<std::int32_t>();
     for (std::size_t i = 0; i < labels.size(); ++i) {
       const auto place = static_cast<std::size_t>(labels[i]);
       for (std::size_t k = 0; k < 3; ++k) REQUIRE(expected[3 * i + place] >= expected[3 * i + k]);

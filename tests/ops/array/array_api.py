@@ -49,7 +49,7 @@ ours = {
     'pi': 'std::numbers::pi', 'inf': 'std::numeric_limits', 'nan': 'std::numeric_limits',
 }
 excuses = {
-    'newaxis': 'C++ has no such index; unsqueeze()', 'from_dlpack': 'a protocol of Python; wrap() shares memory',
+    'newaxis': 'C++ has no such index; unsqueeze()', 'from_dlpack': 'a protocol of Python; framework/dlpack/dlpack.h',
     'can_cast': 'cast() converts between all types', 'finfo': 'std::numeric_limits', 'iinfo': 'std::numeric_limits',
     'isdtype': 'is_floating() and comparisons of DType',
 }
