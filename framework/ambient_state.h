@@ -42,6 +42,7 @@
 //   models/train/restart/local_folder.cpp number           P  unique names of files that are written concurrently
 //   ops/kernel/thread_buffer.h          damaged, alive     P  whether a kernel wrote outside its scratch, for tests
 //   framework/cuda/device.cpp           instance           P  counters
+//   ops/external.cpp                    names, names_mutex P names of external(), to which logs refer after their ops are gone
 //   framework/tensor/storage.cpp        real, gpu, dry     P  counters; for the dry device T
 //   comm/communicator.cpp               communicators_made P  unique numbers of communicators
 //

@@ -10,6 +10,7 @@
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/external.h"
 #include "ops/gpu_settings.h"
 #include "ops/layout_rules.h"
 #include "ops/linear/matmul.h"

@@ -57,11 +57,13 @@ class Checker {
       report_.exact = report_.first;
     } else {
       const double found = inputs_.inner(g, v);
-      note("<J v, u> and <v, J^T u>", report_.exact, outputs.inner(jvp(f_, x, v), u), found, typical, options_.tolerance);
+      if (options_.second)
+        note("<J v, u> and <v, J^T u>", report_.exact, outputs.inner(jvp(f_, x, v), u), found, typical, options_.tolerance);
       note_derivative(
           "first order", report_.first, [&](double t) { return outputs.inner(f_(moved(x, t, v)), u); }, found, typical);
       if (on_kink_) return;  // without a first derivative there is no second one
     }
+    if (!options_.second) return;
 
     // The second order is checked through Record::yes, and by a tape around a tape.
     for (const bool nested : {false, true}) {

@@ -16,13 +16,14 @@ namespace mpigrad {
 struct AdjointOptions {
   std::vector<Across> inputs{}, outputs{};  // tensors that are not listed vary
   std::optional<bool> linear{};             // whether f is linear in all its inputs together; not set: tested
+  bool second = true;                       // false: first order by differences only, for a vjp that is not written in ops
   double tolerance = 1e-11;                 // relative, of quantities that are exact up to rounding; about 1e-4 for float32
   double difference_tolerance = 1e-7;       // relative, of derivatives compared with finite differences
   double step = 2e-3;                       // of the finite differences; a kink within it is reported, see `kink`
   std::uint64_t seed = 1;
 };
 
-// The largest relative errors. Everything but `entries` is the same on all ranks.
+// The largest relative errors; 0 for what was not checked. Everything but `entries` is the same on all ranks.
 struct AdjointReport {
   bool linear = false;  // true: f was checked as a linear function, at random x; false: by its derivatives at `inputs`
   double first = 0;     // of J^T
@@ -51,6 +52,7 @@ struct AdjointReport {
 //           to f
 //   second  the derivative of <J^T u, v> along x and u compared with finite differences of <J^T u, v>
 //
+// Without options.second, `exact` of a function that is not linear and `second` are left out, because both differentiate a vjp.
 // Second order is checked both by Record::yes and by a tape around a tape. A kink of f (of a maximum, a ReLU) within `step` of x
 // spoils finite differences. It is recognised by `exact` agreeing and finite differences with smaller steps agreeing. Exactly on
 // a kink there is no derivative to check, and the report says that instead of an error.
