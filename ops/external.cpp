@@ -58,7 +58,7 @@ struct ExternalAdjointOp {
   std::vector<bool> wants;
 
   static constexpr OpTraits traits() { return {.name = "external adjoint", .takes_half = true}; }
-  static bool has_cotangent(const Tensor& x) { return x && is_floating(x.dtype()); }
+  static bool has_cotangent(const Tensor& x) { return x && is_differentiable(x.dtype()); }
   Types infer(Inputs) const {
     Types types;
     for (const auto& each : x)

@@ -121,7 +121,7 @@ LayoutPtr elementwise_layout(std::string_view op, Inputs in, Elementwise kind) {
                   op, in.front(), in.back());
           break;
         case Elementwise::quotient:
-          require(is_floating(in.front().dtype()),
+          require(is_differentiable(in.front().dtype()),
                   "[{}] of integers rounds each rank's part of a partial sum; redistribute it first: {}, {}", op, in.front(),
                   in.back());
           require(partial_sums == 1 && in.front().layout() && in.front().layout()->axes[a].placement == Placement::partial,

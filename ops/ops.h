@@ -6,6 +6,7 @@
 #include "ops/array/padding.h"
 #include "ops/array/shapes.h"
 #include "ops/array/statistics.h"
+#include "ops/complex/complex.h"
 #include "ops/conv/conv.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/broadcast.h"

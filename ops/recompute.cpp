@@ -82,7 +82,7 @@ detail::Used detail::used_by(const Traced& run, const Tensors& arguments) {
   std::unordered_set<std::uint64_t> known;
   for (const auto& x : arguments) known.insert(x.id());
   const auto read = [&](const Tensor& x) {
-    if (x && !x.is_constant() && is_floating(x.dtype()) && known.insert(x.id()).second)
+    if (x && !x.is_constant() && is_differentiable(x.dtype()) && known.insert(x.id()).second)
       used.tensors.push_back(x.without_layout());
   };
   for (const auto& entry : run.entries) {

@@ -19,7 +19,7 @@ double coarsest_epsilon(const Communicator& comm, const Tensors& a, const Tensor
   double coarsest = std::numeric_limits<double>::epsilon();
   for (const auto* list : {&a, &b})
     for (const auto& x : *list) {
-      if (x.dtype() == DType::float32) coarsest = std::max(coarsest, std::ldexp(1.0, -23));
+      if (real_type(x.dtype()) == DType::float32) coarsest = std::max(coarsest, std::ldexp(1.0, -23));
       if (x.dtype() == DType::float16) coarsest = std::max(coarsest, std::ldexp(1.0, -10));
       if (x.dtype() == DType::bfloat16) coarsest = std::max(coarsest, std::ldexp(1.0, -7));
     }
@@ -29,13 +29,14 @@ double coarsest_epsilon(const Communicator& comm, const Tensors& a, const Tensor
 TensorFunction differentiable_outputs(const TensorFunction& f) {
   return [&f](const Tensors& x) {
     Tensors y = f(x);
-    std::erase_if(y, [](const Tensor& part) { return !part || !is_floating(part.dtype()); });
+    std::erase_if(y, [](const Tensor& part) { return !part || !is_differentiable(part.dtype()); });
     return y;
   };
 }
 
 const Tensors& floating_inputs(const char* what, const Tensors& x) {
-  for (const auto& each : x) require(each && is_floating(each.dtype()), "[{}] inputs are floating-point tensors: {}", what, each);
+  for (const auto& each : x)
+    require(each && is_differentiable(each.dtype()), "[{}] inputs are floating-point or complex tensors: {}", what, each);
   return x;
 }
 
@@ -97,7 +98,8 @@ double Stacked::norm(const Tensors& a) const { return std::sqrt(inner(a, a)); }
 
 double Stacked::elements() const {
   double elements = 0;
-  for (std::size_t i = 0; i < like_.size(); ++i) elements += places_[i].counts ? static_cast<double>(like_[i].elements()) : 0;
+  for (std::size_t i = 0; i < like_.size(); ++i)
+    elements += places_[i].counts ? static_cast<double>(like_[i].elements() * parts_of(like_[i].dtype())) : 0;
   return over_ranks(comm_, elements);
 }
 
@@ -134,7 +136,7 @@ Tensors random_like(const Tensors& like, std::uint64_t seed) {
   Tensors result;
   for (std::size_t i = 0; i < like.size(); ++i) {
     const Philox random{.key = seed, .stream = i};
-    std::vector<double> values(static_cast<std::size_t>(like[i].elements()));
+    std::vector<double> values(static_cast<std::size_t>(like[i].elements() * parts_of(like[i].dtype())));
     for (std::size_t j = 0; j < values.size(); ++j) values[j] = 2 * random.uniform(j) - 1;
     result.push_back(from_vector(like[i].shape(), values, like[i].dtype()));
   }

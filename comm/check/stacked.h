@@ -62,7 +62,7 @@ double coarsest_epsilon(const Communicator& comm, const Tensors& a, const Tensor
 
 // ---- of this rank only
 
-// The inner product over all elements, in double; lists of tensors are one long vector.
+// The inner product over all elements, in double, Re sum conj(a) b of complex ones; lists of tensors are one long vector.
 double inner_product(const Tensors& a, const Tensors& b);
 // Uniform in [-1, 1), with the types of `like`.
 Tensors random_like(const Tensors& like, std::uint64_t seed);

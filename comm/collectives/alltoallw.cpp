@@ -32,12 +32,12 @@ Tensors AllToAllW::vjp(const Replay& at, Inputs g) const {
   UseDevice device(at.input(0).device());
   const auto none = zeros({0});
   for (std::size_t s = 0; s < g.size(); ++s) {
-    back.push_back(is_floating(receive[s].dtype) ? g[s] : none);
-    types.push_back(is_floating(at.input(s).dtype()) ? at.input(s).type() : none.type());
+    back.push_back(is_differentiable(receive[s].dtype) ? g[s] : none);
+    types.push_back(is_differentiable(at.input(s).dtype()) ? at.input(s).type() : none.type());
   }
   auto result = alltoallw(back, comm, types);
   for (std::size_t s = 0; s < result.size(); ++s)
-    if (!is_floating(at.input(s).dtype())) result[s] = {};
+    if (!is_differentiable(at.input(s).dtype())) result[s] = {};
   result.emplace_back();
   return result;
 }
@@ -62,10 +62,10 @@ std::vector<Tensor> alltoallw(const std::vector<Tensor>& blocks, const Communica
       receive.push_back({Shape(extents), static_cast<DType>(described[0])});
     }
   }
-  const auto floating = [](const auto& block) { return is_floating(block.dtype); };
-  bool recorded = std::any_of(receive.begin(), receive.end(), floating);
+  const auto differentiable = [](const auto& block) { return is_differentiable(block.dtype); };
+  bool recorded = std::any_of(receive.begin(), receive.end(), differentiable);
   Tensors in = blocks;
-  for (const auto& block : blocks) recorded = recorded || floating(block.type());
+  for (const auto& block : blocks) recorded = recorded || differentiable(block.type());
   UseDevice device(blocks[0].device());
   in.push_back(recorded ? zeros({0}) : constant(zeros({0})));
   return mpigrad::apply_all(ops::AllToAllW{comm, std::move(receive)}, std::move(in));

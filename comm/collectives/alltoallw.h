@@ -19,7 +19,7 @@ namespace ops {
 struct AllToAllW {
   Communicator comm;
   Types receive;
-  static constexpr OpTraits traits() { return {.name = "alltoallw", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "alltoallw", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay& at, Inputs g) const;

@@ -106,7 +106,7 @@ namespace ops {
 // Every op here has these members; `run` of a communication op serves all devices.
 struct AllReduce {
   Communicator comm;
-  static constexpr OpTraits traits() { return {.name = "allreduce", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "allreduce", .communicates = true, .takes_complex = true}; }
   int equal_on() const { return comm.rank() == 1 ? comm.size() : 0; }  // not on rank 0, which may contribute the objective of all
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
@@ -117,7 +117,7 @@ struct AllReduce {
 struct ReduceToRoot {
   Communicator comm;
   int root = 0;
-  static constexpr OpTraits traits() { return {.name = "reduce", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "reduce", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {bcast(g[0], comm, root)}; }
@@ -125,7 +125,7 @@ struct ReduceToRoot {
 struct Bcast {
   Communicator comm;
   int root = 0;
-  static constexpr OpTraits traits() { return {.name = "bcast", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "bcast", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {reduce(g[0], comm, root)}; }
@@ -135,7 +135,7 @@ struct Gather {
   Communicator comm;
   int root = 0;
   Rows rows;
-  static constexpr OpTraits traits() { return {.name = "gather", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "gather", .communicates = true, .takes_complex = true}; }
   detail::BlockCall call() const { return {.kind = CollectiveKind::gather, .root = root, .rows = rows}; }
   Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
   void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
@@ -145,7 +145,7 @@ struct Scatter {
   Communicator comm;
   int root = 0;
   Rows rows;
-  static constexpr OpTraits traits() { return {.name = "scatter", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "scatter", .communicates = true, .takes_complex = true}; }
   detail::BlockCall call() const { return {.kind = CollectiveKind::scatter, .root = root, .rows = rows}; }
   Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
   void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
@@ -155,7 +155,7 @@ struct Scatter {
 struct AllGather {
   Communicator comm;
   Rows rows;
-  static constexpr OpTraits traits() { return {.name = "allgather", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "allgather", .communicates = true, .takes_complex = true}; }
   detail::BlockCall call() const { return {.kind = CollectiveKind::allgather, .rows = rows}; }
   Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
   void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
@@ -164,7 +164,7 @@ struct AllGather {
 struct ReduceScatter {
   Communicator comm;
   Rows rows;
-  static constexpr OpTraits traits() { return {.name = "reduce_scatter", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "reduce_scatter", .communicates = true, .takes_complex = true}; }
   detail::BlockCall call() const { return {.kind = CollectiveKind::reduce_scatter, .rows = rows}; }
   Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
   void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }
@@ -174,7 +174,7 @@ struct ReduceScatter {
 struct AllToAll {
   Communicator comm;
   Rows send_rows, receive_rows;
-  static constexpr OpTraits traits() { return {.name = "alltoall", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "alltoall", .communicates = true, .takes_complex = true}; }
   detail::BlockCall call() const { return {.kind = CollectiveKind::alltoall, .rows = send_rows, .receive_rows = receive_rows}; }
   Types infer(Inputs in) const { return {detail::result_type(call(), in[0], comm)}; }
   void run(Inputs in, Outputs out) const { detail::run(call(), in[0], out[0], comm); }

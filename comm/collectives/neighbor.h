@@ -43,7 +43,7 @@ namespace ops {
 struct NeighborAllToAll {
   Topology topology;
   Rows send_rows, receive_rows;
-  static constexpr OpTraits traits() { return {.name = "neighbor_alltoall", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "neighbor_alltoall", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   // Starts moving the blocks of x into y.
   Pending start(const Tensor& x, const Tensor& y) const;

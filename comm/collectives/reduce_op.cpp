@@ -54,7 +54,8 @@ Tensor combined(const Tensor& a, const Tensor& b, CombineOp op) {
 
 void require_fits(std::string_view call, const Tensor& x, ReduceOp op) {
   require(x.dtype() != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first: {}", call, name_of(x.dtype()), x);
-  require(op != ReduceOp::avg || is_floating(x.dtype()), "[{}] the average of integers is not defined; cast first: {}", call, x);
+  require(op != ReduceOp::avg || is_differentiable(x.dtype()), "[{}] the average of integers is not defined; cast first: {}",
+          call, x);
   require(!is_floating(x.dtype()) || traits_of(plain(op)).floating,
           "[{}] {} is for integers and booleans, and has no derivative: {}", call, name_of(op), x);
   require((op != ReduceOp::logical_and && op != ReduceOp::logical_or) || x.dtype() == DType::boolean,

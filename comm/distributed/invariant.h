@@ -30,7 +30,7 @@ namespace ops {
 
 struct Replicate {
   Communicator comm;
-  static constexpr OpTraits traits() { return {.name = "replicate", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "replicate", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Tensor view(Inputs in) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce_invariant(g[0], comm)}; }
@@ -40,7 +40,7 @@ struct Replicate {
 };
 struct AllReduceInvariant {
   Communicator comm;
-  static constexpr OpTraits traits() { return {.name = "allreduce_invariant", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "allreduce_invariant", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const { AllReduce{comm}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const;
@@ -49,7 +49,7 @@ struct AllReduceInvariant {
 struct Shard {
   Communicator comm;
   Rows rows;
-  static constexpr OpTraits traits() { return {.name = "shard", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "shard", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allgather_invariant(g[0], comm, rows)}; }
@@ -57,7 +57,7 @@ struct Shard {
 struct AllGatherInvariant {
   Communicator comm;
   Rows rows;
-  static constexpr OpTraits traits() { return {.name = "allgather_invariant", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "allgather_invariant", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const { return AllGather{comm, rows}.infer(in); }
   void run(Inputs in, Outputs out) const { AllGather{comm, rows}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const;
@@ -66,14 +66,14 @@ struct AllGatherInvariant {
 // y_0 = x, zeros elsewhere;  xbar = ybar_0 on every rank, by FromFirst, the transpose of Once
 struct Once {
   Communicator comm;
-  static constexpr OpTraits traits() { return {.name = "once", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "once", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const;
 };
 struct FromFirst {
   Communicator comm;
-  static constexpr OpTraits traits() { return {.name = "once_adjoint", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "once_adjoint", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const { Bcast{comm, 0}.run(in, out); }
   Tensors vjp(const Replay&, Inputs g) const { return {once(g[0], comm)}; }

@@ -19,7 +19,7 @@ namespace ops {
 // value counts once, is the redistribution back.
 struct Redistribute {
   LayoutPtr from, to;
-  static constexpr OpTraits traits() { return {.name = "redistribute", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "redistribute", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {mpigrad::apply(Redistribute{to, from}, {g[0]})}; }

@@ -141,7 +141,7 @@ Tensor Stages::receive(const TensorType& type, int from) const {
     across_.transport(y.device()).start_exchange({}, std::span(&message, 1), type.dtype).wait();
     if (detail::counting_costs()) detail::count_cost(waits_for_stage, {}, detail::seconds_now() - start, {}, {});
   }
-  if (Tape::recording() && is_floating(type.dtype))
+  if (Tape::recording() && is_differentiable(type.dtype))
     Tape::record({.name = "receive from a stage",
                   .communicates = true,
                   .inputs = {},
@@ -168,7 +168,7 @@ Tensor Stages::move(const Tensor& x, int to) const {
   } else if (mine_ == from) {
     send(x, to);
     y = stand_in(layout, x.dtype(), x.is_constant());
-  } else if (x.is_constant() || !is_floating(x.dtype())) {
+  } else if (x.is_constant() || !is_differentiable(x.dtype())) {
     const Untaped scope;
     y = receive(x.type(), from).as_constant().with_layout(layout);
   } else {

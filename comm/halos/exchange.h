@@ -65,7 +65,7 @@ namespace ops {
 struct Exchange {
   Communicator comm;
   RankBoxesPtr boxes;
-  static constexpr OpTraits traits() { return {.name = "exchange", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "exchange", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   // Where the input's storage has room for the missing elements, the result is allocated around the input.
   Tensor view(Inputs in) const;
@@ -75,7 +75,7 @@ struct ReturnBoxes {
   Communicator comm;
   RankBoxesPtr boxes;
   bool consume = false;  // the input has no other owner: add to it in place, if the result is a part of it
-  static constexpr OpTraits traits() { return {.name = "return_boxes", .communicates = true}; }
+  static constexpr OpTraits traits() { return {.name = "return_boxes", .communicates = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   Tensor view(Inputs in) const;
   Tensors vjp(const Replay& at, Inputs g) const;

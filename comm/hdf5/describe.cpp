@@ -14,6 +14,21 @@ namespace mpigrad::hdf5 {
 
 namespace {
 
+// True for complex numbers as h5py stores them: a compound of the floating-point numbers r and i.
+bool is_pair_of_numbers(hid_t type) {
+  if (H5Tget_class(type) != H5T_COMPOUND || H5Tget_nmembers(type) != 2) return false;
+  std::array<std::size_t, 2> sizes{};
+  for (unsigned i = 0; i < 2; ++i) {
+    const Handle part(H5Tget_member_type(type, i), H5Tclose);
+    char* name = H5Tget_member_name(type, i);
+    const bool fits = H5Tget_class(part) == H5T_FLOAT && name && std::string_view(name) == (i == 0 ? "r" : "i");
+    H5free_memory(name);
+    if (!fits) return false;
+    sizes[i] = H5Tget_size(part);
+  }
+  return sizes[0] == sizes[1] && sizes[0] <= 8;
+}
+
 void set_type(hid_t type, Hdf5Dataset& dataset) {
   using Kind = Hdf5Dataset::Kind;
   const auto kind = H5Tget_class(type);
@@ -31,6 +46,11 @@ void set_type(hid_t type, Hdf5Dataset& dataset) {
     else dataset.type = size == 4 && is_signed ? DType::int32 : DType::int64;
   } else if (kind == H5T_ENUM && size == 1 && H5Tget_nmembers(type) == 2) {  // booleans as h5py stores them
     dataset.kind = Kind::number, dataset.type = DType::boolean, dataset.stored = "boolean";
+  } else if (is_pair_of_numbers(type)) {
+    const Handle part(H5Tget_member_type(type, 0), H5Tclose);
+    const auto bytes = H5Tget_size(part);
+    dataset.kind = Kind::number, dataset.type = bytes <= 4 ? DType::complex64 : DType::complex128;
+    dataset.stored = fmt::format("complex{}", 16 * bytes);
   } else {
     dataset.stored = "neither numbers nor text";
   }

@@ -12,11 +12,12 @@
 
 namespace mpigrad {
 
-// Writes a new file with one dataset of the tensor's global shape and type. Collective on the communicator of the tensor's grid:
-// each rank writes its block; a block that several ranks hold is written by the first of them. A tensor without a layout is
-// written by the calling process only. Nothing is recorded. The file appears under its name when it is complete; after an error
-// no file remains. Errors, the same on all ranks: the file exists and is not to be overwritten, or cannot be made; partial sums
-// (redistribute() adds them up); tensors of the dry device, which have no elements.
+// Writes a new file with one dataset of the tensor's global shape and type (complex: a compound of r and i, as in h5py).
+// Collective on the communicator of the tensor's grid: each rank writes its block; a block that several ranks hold is written by
+// the first of them. A tensor without a layout is written by the calling process only. Nothing is recorded. The file appears
+// under its name when it is complete; after an error no file remains. Errors, the same on all ranks: the file exists and is not
+// to be overwritten, or cannot be made; partial sums (redistribute() adds them up); tensors of the dry device, which have no
+// elements.
 void write_hdf5(const std::filesystem::path& path, const std::string& name, const Tensor& x, bool overwrite = false);
 // Writes a dataset for each tensor. Further errors: no tensors, a name given twice, tensors of different grids.
 void write_hdf5(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& tensors,

@@ -17,8 +17,22 @@ namespace mpigrad {
 
 namespace hdf5 {
 
+namespace {
+
+// Complex numbers as h5py stores them: r and i. Created once for each type, for the life of the process.
+hid_t compound(hid_t part) {
+  const auto size = H5Tget_size(part);
+  const hid_t made = H5Tcreate(H5T_COMPOUND, 2 * size);
+  return H5Tinsert(made, "r", 0, part), H5Tinsert(made, "i", size, part), made;
+}
+
+}  // namespace
+
 hid_t native_type(DType type) {
+  static const hid_t complex64 = compound(H5T_NATIVE_FLOAT), complex128 = compound(H5T_NATIVE_DOUBLE);
   switch (type) {
+    case DType::complex64: return complex64;
+    case DType::complex128: return complex128;
     case DType::float32: return H5T_NATIVE_FLOAT;
     case DType::float64: return H5T_NATIVE_DOUBLE;
     case DType::int64: return H5T_NATIVE_INT64;
@@ -51,7 +65,10 @@ hid_t half_type(DType type) {
 }  // namespace
 
 hid_t file_type(DType type) {
+  static const hid_t complex64 = compound(H5T_IEEE_F32LE), complex128 = compound(H5T_IEEE_F64LE);
   switch (type) {
+    case DType::complex64: return complex64;
+    case DType::complex128: return complex128;
     case DType::float32: return H5T_IEEE_F32LE;
     case DType::float64: return H5T_IEEE_F64LE;
     case DType::int64: return H5T_STD_I64LE;
@@ -207,8 +224,10 @@ void Hdf5Reader::State::read(const std::string& name, std::span<const std::int64
   const auto stored = hdf5::describe(dataset, name);
   require(stored.kind == Hdf5Dataset::Kind::number, "[hdf5] {}: dataset '{}' holds {}, not numbers that can be read as {}",
           path.string(), name, stored.stored, name_of(type));
-  require(is_floating(type) || !is_floating(stored.type), "[hdf5] {}: dataset '{}' is {}, which {} would round", path.string(),
+  require(is_complex(type) == is_complex(stored.type), "[hdf5] {}: dataset '{}' is {}, which is not read as {}", path.string(),
           name, stored.stored, name_of(type));
+  require(is_differentiable(type) || !is_floating(stored.type), "[hdf5] {}: dataset '{}' is {}, which {} would round",
+          path.string(), name, stored.stored, name_of(type));
   const Handle space(H5Dget_space(dataset), H5Sclose);
   const Handle memory = hdf5::select_box(space, begin, end, path, name);
   if (H5Sget_select_npoints(memory) == 0) return;

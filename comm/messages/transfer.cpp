@@ -82,12 +82,12 @@ Tensor complete(const std::shared_ptr<Transfer>& transfer, Status* status) {
 }  // namespace
 
 bool is_recorded(const Tensor& x, bool constants) {
-  return Tape::recording() && is_floating(x.dtype()) && (constants || !x.is_constant());
+  return Tape::recording() && is_differentiable(x.dtype()) && (constants || !x.is_constant());
 }
 
 Request start(std::shared_ptr<Transfer> transfer, const Tensor& x, bool constants, const std::shared_ptr<OpenCollectives>& open) {
   const Tensor& moved = x ? x : transfer->y;
-  transfer->differentiable = is_floating(moved.dtype()) && (constants || !moved.is_constant()) && !moved.is_stand_in();
+  transfer->differentiable = is_differentiable(moved.dtype()) && (constants || !moved.is_constant()) && !moved.is_stand_in();
   transfer->tapes = Tape::recorders();
   if (transfer->y && !transfer->differentiable) transfer->y = transfer->y.as_constant();
   if (!transfer->recorded()) return Request(std::move(transfer));

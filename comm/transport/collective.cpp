@@ -65,6 +65,7 @@ void check_reduction(std::string_view call, DType type, CombineOp op) {
   require(type != DType::uint16, "[{}] nothing computes with {} here; cast to int32 first", call, name_of(type));
   require(type != DType::boolean || traits_of(op).booleans, "[{}] booleans reduce by max (or) and min (and), not by {}", call,
           name_of(op));
+  require(!is_complex(type) || op == CombineOp::sum, "[{}] complex numbers reduce by sum, not by {}", call, name_of(op));
   require(!is_floating(type) || traits_of(op).floating, "[{}] {} is for integers and booleans, not for {}", call, name_of(op),
           name_of(type));
 }

@@ -115,7 +115,7 @@ struct MovedElements {
 };
 MovedElements moved_elements(const Collective& call, int rank);
 
-// Error: op does not take that type, or the type is uint16.
+// Error: op does not take that type (complex types: sum only), or the type is uint16.
 void check_reduction(std::string_view call, DType type, CombineOp op);
 // Error, with that name in brackets: a negative count, a root that is not a rank, or a type that cannot be reduced.
 void check_collective(std::string_view name, const Collective& call, int size);

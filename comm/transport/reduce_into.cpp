@@ -30,6 +30,9 @@ void reduce_into(void* accumulator, const void* in, std::int64_t count, DType ty
     case DType::boolean: return reduce_bytes<std::uint8_t>(accumulator, in, count, op);
     case DType::bfloat16: return reduce_bytes<BFloat16>(accumulator, in, count, op);
     case DType::float16: return reduce_bytes<Float16>(accumulator, in, count, op);
+    // Only sums, which check_reduction() has made sure of.
+    case DType::complex64: return reduce_bytes<float>(accumulator, in, 2 * count, op);
+    case DType::complex128: return reduce_bytes<double>(accumulator, in, 2 * count, op);
     case DType::uint16: std::abort();  // check_reduction() has refused it before
   }
 }

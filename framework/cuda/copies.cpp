@@ -156,6 +156,17 @@ void fill(void* memory, std::int64_t count, std::int64_t item, const void* value
     case 2: return with(std::uint16_t{});
     case 4: return with(std::uint32_t{});
     case 8: return with(std::uint64_t{});
+    case 16: {  // complex128: zeros, or parts that alternate
+      std::uint64_t parts[2];
+      std::memcpy(parts, value, sizeof parts);
+      if (count == 0 || (parts[0] == 0 && parts[1] == 0)) return zero(memory, count * item);
+      StridedArrays<2> walk;
+      fill_elements(static_cast<std::uint64_t*>(memory), parts[0], 1, compute_stream());
+      fill_elements(static_cast<std::uint64_t*>(memory) + 1, parts[1], 1, compute_stream());
+      if (count > 1)
+        walk.add(count - 1, {1, 0}), copy_strided(static_cast<std::byte*>(memory) + item, memory, item, walk, compute_stream());
+      return;
+    }
     default: fail("[cuda] there are no elements of {} bytes", item);
   }
 }

@@ -61,6 +61,14 @@ DeviceKind common_device(std::string_view op, Inputs in) {
 
 }  // namespace
 
+namespace {
+void refuse_complex(std::string_view op, Inputs in) {
+  for (const auto& x : in)
+    require(!x || !is_complex(x.dtype()),
+            "[{}] does not take complex tensors; view_as_real(x), real(x) and imag(x) give real ones: {}", op, x);
+}
+}  // namespace
+
 LayoutPtr refuse_layout(std::string_view op, Inputs in) {
   for (const auto& x : in)
     if (x && x.layout())
@@ -106,14 +114,14 @@ namespace {
 // Makes outputs without derivative constants; sets `layout` of all outputs.
 void finish_outputs(Outputs out, bool constant, const LayoutPtr& layout) {
   for (auto& y : out) {
-    TensorAccess::set_constant(y, constant || !is_floating(y.dtype()));
+    TensorAccess::set_constant(y, constant || !is_differentiable(y.dtype()));
     if (layout) y = y.with_layout(layout);
   }
 }
 
 bool all_constant(Inputs in) {
   for (const auto& x : in)
-    if (x && !x.is_constant() && is_floating(x.dtype())) return false;
+    if (x && !x.is_constant() && is_differentiable(x.dtype())) return false;
   return true;
 }
 
@@ -177,6 +185,7 @@ void bring_together(std::string_view op, Tensors& in) {
 Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   bring_together(f.traits.name, in);
   const DeviceKind device = common_device(f.traits.name, in);
+  if (!f.traits.takes_complex) refuse_complex(f.traits.name, in);
 
   // Layouts are checked before local shapes, so that all ranks throw the same error.
   bool distributed = false;

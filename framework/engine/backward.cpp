@@ -51,6 +51,8 @@ thread_local ReadUnrecorded read_lately;
 
 std::vector<Tensor> seeds(const Tensor& objective) {
   require(objective.elements() == 1, "[gradient] the objective has one element per rank: {}", objective);
+  require(!is_complex(objective.dtype()),
+          "[gradient] the objective is real; take real(), imag() or abs() of this complex one: {}", objective);
   require(is_floating(objective.dtype()), "[gradient] the objective is floating-point: {}", objective);
   return {ones_like(objective.without_layout())};
 }
@@ -284,7 +286,8 @@ Ids mattering(const std::vector<Tape::Entry>& entries, const Ids& asked, Ids& co
 // Which inputs of an entry need a cotangent.
 std::vector<bool> wanted_inputs(const Tape::Entry& entry, const Ids& matters) {
   std::vector<bool> wants;
-  for (const auto& x : entry.inputs) wants.push_back(x && !x.is_constant() && is_floating(x.dtype()) && matters.contains(x.id()));
+  for (const auto& x : entry.inputs)
+    wants.push_back(x && !x.is_constant() && is_differentiable(x.dtype()) && matters.contains(x.id()));
   return wants;
 }
 
@@ -339,7 +342,7 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
     if (!awaited(kept) && (arriving.empty() || std::find(wants.begin(), wants.end(), true) == wants.end())) continue;
     arriving.resize(kept.outputs.size());
     for (std::size_t i = 0; i < arriving.size(); ++i)
-      if (!arriving[i] && is_floating(kept.outputs[i].dtype())) arriving[i] = zeros_like(kept.outputs[i]);
+      if (!arriving[i] && is_differentiable(kept.outputs[i].dtype())) arriving[i] = zeros_like(kept.outputs[i]);
 
     const bool reduces = kept.start_reduction && options.record == Record::no && !recording() &&
                          asked.contains(kept.inputs[0].id()) && !computed.contains(kept.inputs[0].id());

@@ -5,7 +5,7 @@ namespace {
 
 // y = x
 struct Argument {
-  static constexpr OpTraits traits() { return {.name = "argument"}; }
+  static constexpr OpTraits traits() { return {.name = "argument", .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   Cost cost(Inputs, Outputs) const { return {}; }
   LayoutPtr layout(Inputs in) const { return in[0].layout(); }
@@ -21,8 +21,8 @@ Tensors jvp(const TensorFunction& f, const Tensors& x, const Tensors& v) {
   require(x.size() == v.size(), "[jvp] {} tensors and directions for {}", x.size(), v.size());
   Tensors at;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    require(x[i].type() == v[i].type() && is_floating(x[i].dtype()),
-            "[jvp] x and its direction are floating-point, of one type: x {} is {}, its direction {}", i, x[i], v[i]);
+    require(x[i].type() == v[i].type() && is_differentiable(x[i].dtype()),
+            "[jvp] x and its direction are floating-point or complex, of one type: x {} is {}, its direction {}", i, x[i], v[i]);
     at.push_back(detail::argument_of(x[i]));
   }
 

@@ -58,6 +58,9 @@ struct OpTraits {
   // True: `run` on the CPU accepts bfloat16 and float16. False: it gets 16-bit elements converted to float32, and its results are
   // rounded once.
   bool takes_half = false;
+  // False: complex tensors are refused, in the name of the op. True: the op takes them as it takes real ones; its vjp gets and
+  // returns complex cotangents dL/d(Re z) + i dL/d(Im z).
+  bool takes_complex = false;
 };
 
 namespace detail {
@@ -78,7 +81,8 @@ concept HasStrayTraits = requires {
 || requires { Op::keeps_outputs; }
 || requires { Op::communicates; }
 || requires { Op::differentiable; }
-|| requires { Op::takes_half; };
+|| requires { Op::takes_half; }
+|| requires { Op::takes_complex; };
 
 LayoutPtr refuse_layout(std::string_view op, Inputs in);
 [[noreturn]] void refuse_cuda(std::string_view op);

@@ -74,6 +74,19 @@ void pack_box(const BoxRegion& region, const Tensor& from, std::byte* packed) {
 
 void unpack_box(const BoxRegion& region, Tensor& to, const std::byte* packed, bool add) {
   const auto item = size_of(to.dtype());
+  if (add && is_complex(to.dtype())) {  // as real numbers with one more dimension
+    const auto with_parts = [](Shape shape) {
+      shape.push_back(2);
+      return shape;
+    };
+    BoxRegion parts = region;
+    parts.extents = with_parts(region.extents);
+    parts.offset *= 2;
+    for (auto& stride : parts.strides) stride *= 2;
+    parts.strides[static_cast<std::size_t>(region.extents.rank())] = 1;
+    Tensor numbers({with_parts(to.shape()), real_type(to.dtype())}, to.storage(), to.offset());
+    return unpack_box(parts, numbers, packed, true);
+  }
   if (to.device() == DeviceKind::cuda) {
     auto* first = to.raw() + region.offset * item;
     if (add) return cuda::add_strided(first, packed, to.dtype(), against_packed(region), cuda::compute_stream());

@@ -32,6 +32,7 @@ std::uint64_t content_hash(DType type, const void* values, std::int64_t count, s
     case 1: return sum(static_cast<const std::uint8_t*>(values), count, place);
     case 2: return sum(static_cast<const std::uint16_t*>(values), count, place);
     case 4: return sum(static_cast<const std::uint32_t*>(values), count, place);
+    case 16: return sum(static_cast<const std::uint64_t*>(values), 2 * count, 2 * place - 1);
     default: return sum(static_cast<const std::uint64_t*>(values), count, place);
   }
 }

@@ -2,6 +2,7 @@
 #define MPIGRAD_FRAMEWORK_TENSOR_DTYPE_H
 // Element types.
 
+#include <complex>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -13,11 +14,27 @@
 namespace mpigrad {
 
 // uint16 is for data of files: it is stored, moved, sent, converted, and looked up as labels, but no op computes with it.
-enum class DType : std::uint8_t { float32, float64, int64, int32, int16, uint8, boolean, bfloat16, float16, uint16 };
+// An element of complex64 (complex128) is two float32 (float64), the real and the imaginary part; ops/complex/complex.h.
+enum class DType : std::uint8_t {
+  float32,
+  float64,
+  int64,
+  int32,
+  int16,
+  uint8,
+  boolean,
+  bfloat16,
+  float16,
+  uint16,
+  complex64,
+  complex128
+};
 
 // Bytes per element.
 constexpr std::int64_t size_of(DType type) {
   switch (type) {
+    case DType::complex128: return 16;
+    case DType::complex64:
     case DType::float64:
     case DType::int64: return 8;
     case DType::float32:
@@ -45,6 +62,8 @@ constexpr std::string_view name_of(DType type) {
     case DType::bfloat16: return "bfloat16";
     case DType::float16: return "float16";
     case DType::uint16: return "uint16";
+    case DType::complex64: return "complex64";
+    case DType::complex128: return "complex128";
   }
   return "?";
 }
@@ -54,11 +73,28 @@ constexpr bool is_half(DType type) { return type == DType::bfloat16 || type == D
 // The type in which arithmetic on `type` is done. Statistics of 16-bit tensors are stored in it.
 constexpr DType computed_in(DType type) { return is_half(type) ? DType::float32 : type; }
 
-// Only floating-point tensors carry derivatives.
+// Real floating-point types.
 constexpr bool is_floating(DType type) { return type == DType::float32 || type == DType::float64 || is_half(type); }
+constexpr bool is_complex(DType type) { return type == DType::complex64 || type == DType::complex128; }
+// Only floating-point and complex tensors carry derivatives.
+constexpr bool is_differentiable(DType type) { return is_floating(type) || is_complex(type); }
 
-// The common type of two types: the wider of two integer types; float64 for float32 with float64 (Python array API standard
-// 2024.12, type promotion). None for all other pairs of different types, for which the user calls cast(). Where functions take
+// The type of the real and imaginary parts; a type that is not complex itself.
+constexpr DType real_type(DType type) {
+  return type == DType::complex64 ? DType::float32 : type == DType::complex128 ? DType::float64 : type;
+}
+// Numbers of type real_type() in one element.
+constexpr std::int64_t parts_of(DType type) { return is_complex(type) ? 2 : 1; }
+// The complex type with parts of a type: float32 or float64, also of their complex types. Error: other types.
+constexpr DType complex_type(DType type) {
+  if (real_type(type) == DType::float32) return DType::complex64;
+  if (real_type(type) == DType::float64) return DType::complex128;
+  fail("[dtype] complex numbers have parts of float32 or float64, not {}", name_of(type));
+}
+
+// The common type of two types: the wider of two integer types; float64 for float32 with float64; of complex types, also with
+// float32 or float64, the complex type with parts of the wider type (Python array API standard 2024.12, type promotion). None for
+// all other pairs of different types, for which the user calls cast(). Where functions take
 // float32 with a 16-bit type (ops/elementwise/elementwise.h, mixed precision), this is not a promotion: float32 is rounded.
 constexpr std::optional<DType> result_type(DType a, DType b) {
   if (a == b) return a;
@@ -67,6 +103,9 @@ constexpr std::optional<DType> result_type(DType a, DType b) {
   };
   const auto is_wide = [](DType type) { return type == DType::float32 || type == DType::float64; };
   if ((is_integer(a) && is_integer(b)) || (is_wide(a) && is_wide(b))) return size_of(a) > size_of(b) ? a : b;
+  const auto is_wide_part = [&](DType type) { return is_wide(real_type(type)); };
+  if (is_wide_part(a) && is_wide_part(b))  // one is complex
+    return real_type(a) == DType::float64 || real_type(b) == DType::float64 ? DType::complex128 : DType::complex64;
   return std::nullopt;
 }
 
@@ -83,6 +122,8 @@ constexpr DType dtype_of() {
   else if constexpr (std::is_same_v<T, BFloat16>) return DType::bfloat16;
   else if constexpr (std::is_same_v<T, Float16>) return DType::float16;
   else if constexpr (std::is_same_v<T, std::uint16_t>) return DType::uint16;
+  else if constexpr (std::is_same_v<T, std::complex<float>>) return DType::complex64;
+  else if constexpr (std::is_same_v<T, std::complex<double>>) return DType::complex128;
   else static_assert(sizeof(T) == 0, "no DType for this type");
 }
 
@@ -95,7 +136,9 @@ constexpr DType dtype_of() {
 //   visit_arithmetic      visit_floating, visit_integral      kernels that compute
 //   visit_any_arithmetic  visit_any_floating, visit_integral  a GPU's kernels, which widen and round
 //   visit_stored          visit_floating, visit_any_integral  code that reads samples and labels in the types of files
-//   visit_any             all                                 code that only moves and converts
+//   visit_complex         complex64, complex128               kernels of complex numbers
+//   visit_any             all but the complex types           code that only moves and converts
+//   visit_element         all                                 code that fills memory
 //
 // Each returns what f returns. Error: a type that is not in its row.
 template <class F>
@@ -110,7 +153,9 @@ decltype(auto) visit_floating(DType type, F&& f) {
     case DType::int16:
     case DType::uint8:
     case DType::boolean:
-    case DType::uint16: break;
+    case DType::uint16:
+    case DType::complex64:
+    case DType::complex128: break;
   }
   fail("[dtype] {} is not a floating-point type; float32 or float64 is needed", name_of(type));
 }
@@ -131,6 +176,8 @@ decltype(auto) visit_integral(DType type, F&& f) {
     case DType::uint16: fail("[dtype] nothing computes with {} here; cast to int32 first", name_of(type));
     case DType::float32:
     case DType::float64:
+    case DType::complex64:
+    case DType::complex128: fail("[dtype] {} is not taken here; view_as_real() gives real and imaginary parts", name_of(type));
     case DType::bfloat16:
     case DType::float16: break;
   }
@@ -155,6 +202,15 @@ decltype(auto) visit_stored(DType type, F&& f) {
 template <class F>
 decltype(auto) visit_any(DType type, F&& f) {
   return is_floating(type) ? visit_any_floating(type, f) : visit_any_integral(type, f);
+}
+template <class F>
+decltype(auto) visit_complex(DType type, F&& f) {
+  require(is_complex(type), "[dtype] {} is not a complex type", name_of(type));
+  return type == DType::complex64 ? f(std::complex<float>{}) : f(std::complex<double>{});
+}
+template <class F>
+decltype(auto) visit_element(DType type, F&& f) {
+  return is_complex(type) ? visit_complex(type, f) : visit_any(type, f);
 }
 
 }  // namespace mpigrad

@@ -13,7 +13,7 @@ import gdb.printing
 most_values = 12
 # Format and size of an element for Python's struct module.
 formats = {'float32': 'f', 'float64': 'd', 'int64': 'q', 'int32': 'i', 'int16': 'h', 'uint8': 'B', 'boolean': '?', 'bfloat16': 'H',
-           'float16': 'e', 'uint16': 'H'}
+           'float16': 'e', 'uint16': 'H', 'complex64': 'f', 'complex128': 'd'}
 
 
 def name_of(enumerator):
@@ -33,11 +33,15 @@ def values_text(tensor, dtype, elements):
     if not storage or not storage['data_'] or storage['dropped_']:
         return ', no values in memory' if elements else ''
     count = min(elements, most_values)
+    parts = 2 if dtype.startswith('complex') else 1
     size = struct.calcsize('=' + formats[dtype])
-    memory = gdb.selected_inferior().read_memory(int(storage['data_']) + int(tensor['offset_']), count * size)
-    values = struct.unpack(f'={count}{formats[dtype]}', bytes(memory))
+    memory = gdb.selected_inferior().read_memory(int(storage['data_']) + int(tensor['offset_']), count * parts * size)
+    values = struct.unpack(f'={count * parts}{formats[dtype]}', bytes(memory))
     if dtype == 'bfloat16':  # the upper half of a float32
         values = [struct.unpack('=f', struct.pack('=I', value << 16))[0] for value in values]
+    if parts == 2:
+        texts = [f'{re:.5g}{im:+.5g}i' for re, im in zip(values[::2], values[1::2])]
+        return ': ' + ' '.join(texts + ['...'] * (elements > count))
     texts = [f'{value:.5g}' if isinstance(value, float) else str(value).lower() for value in values]
     return ': ' + ' '.join(texts + ['...'] * (elements > count))
 

@@ -29,10 +29,11 @@ class Shown {
   bool cut(int dimension) const { return cut_ && x_.dim(dimension) > 2 * edge; }
   std::int64_t extent(int dimension) const { return cut(dimension) ? 2 * edge : x_.dim(dimension); }
 
+  // Of a complex tensor: real and imaginary part of each element.
   template <class T>
   std::vector<T> as() const {
     std::vector<T> values;
-    visit_any(x_.dtype(), [&](auto zero) {
+    visit_any(real_type(x_.dtype()), [&](auto zero) {
       using Stored = decltype(zero);
       for (std::size_t at = 0; at < bytes_.size(); at += sizeof(Stored)) {
         Stored value{};
@@ -102,6 +103,12 @@ std::vector<std::string> texts_of(const std::vector<double>& values, int digits)
 std::vector<std::string> texts_of(const Shown& shown, DType type, int digits) {
   if (is_floating(type)) return texts_of(shown.as<double>(), digits);
   std::vector<std::string> texts;
+  if (is_complex(type)) {
+    const auto parts = texts_of(shown.as<double>(), digits);
+    for (std::size_t i = 0; i < parts.size(); i += 2)
+      texts.push_back(parts[i] + (parts[i + 1].front() == '-' ? "" : "+") + parts[i + 1] + "i");
+    return texts;
+  }
   for (const auto value : shown.as<std::int64_t>())
     texts.push_back(type == DType::boolean ? (value != 0 ? "true" : "false") : std::to_string(value));
   return texts;

@@ -72,8 +72,16 @@ void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes) {
   else std::memset(memory, 0, static_cast<std::size_t>(bytes));
 }
 
+Tensor as_numbers(const Tensor& x) {
+  if (!is_complex(x.dtype())) return x;
+  Shape shape = x.shape();
+  shape.push_back(2);
+  return {{shape, real_type(x.dtype())}, x.storage(), x.offset()};
+}
+
 double local_item(const Tensor& x) {
   require(x.elements() == 1, "[item] one element is needed: {}", x);
+  require(!is_complex(x.dtype()), "[item] a complex element is not one number; take real(), imag() or abs(): {}", x);
   return x.without_layout().to_vector()[0];
 }
 
@@ -180,6 +188,7 @@ double Tensor::item() const {
 std::vector<double> Tensor::to_vector() const {
   detail::warn_if_partial("to_vector", *this);
   if (device_ == DeviceKind::cuda && storage_) return detail::copied(*this, DeviceKind::cpu).to_vector();
+  if (is_complex(dtype()) && storage_) return detail::as_numbers(without_layout()).to_vector();
   std::vector<double> values(static_cast<std::size_t>(elements()));
   visit_any(dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -283,7 +292,7 @@ std::string to_string(const Tensor& x) {
 Tensor full(const Shape& shape, double value, DType dtype) {
   Tensor result({shape, dtype});
   if (result.device() == DeviceKind::dry) return result;
-  visit_any(dtype, [&](auto zero) {
+  visit_element(dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto element = static_cast<T>(value);
     if (result.device() == DeviceKind::cuda) cuda::fill(result.raw(), result.elements(), size_of(dtype), &element);
@@ -320,6 +329,12 @@ Tensor arange(std::int64_t n, DType dtype) {
 }
 
 Tensor from_vector(const Shape& shape, std::span<const double> values, DType dtype) {
+  if (is_complex(dtype)) {
+    Shape numbers = shape;
+    numbers.push_back(2);
+    const Tensor parts = from_vector(numbers, values, real_type(dtype));
+    return {{shape, dtype}, parts.storage(), parts.offset()};
+  }
   require(static_cast<std::int64_t>(values.size()) == shape.elements(), "[from_vector] {} values for shape {}", values.size(),
           shape);
   const TensorType type{shape, dtype};

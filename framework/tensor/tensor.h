@@ -94,12 +94,14 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   std::int64_t offset() const { return offset_; }
 
-  // item(): the single element, as a double. to_vector(): all elements. On a GPU the host waits for the copy. For a partial sum
-  // they return this rank's part, with a warning the first time; total(x) is the sum of a single element over ranks.
+  // item(): the single element, as a double; Error: it is complex. to_vector(): all elements; of a complex tensor two numbers
+  // each, real and imaginary part. On a GPU the host waits for the copy. For a partial sum they return this rank's part, with a
+  // warning the first time; total(x) is the sum of a single element over ranks.
   double item() const;
   std::vector<double> to_vector() const;
-  // Elements as T: float, double, bool or an integer type of tensors. Floating-point numbers are rounded to T. Errors:
-  // floating-point elements as integers; a number outside of T's range; an integer beyond 2^24 as float, 2^53 as double.
+  // Elements as T: float, double, bool or an integer type of tensors. Floating-point numbers are rounded to T. Errors: complex
+  // elements; floating-point elements as integers; a number outside of T's range; an integer beyond 2^24 as float, 2^53 as
+  // double.
   template <class T>
   requires std::is_arithmetic_v<T> std::vector<T> to_vector()
   const;
@@ -169,6 +171,8 @@ void require_memory(std::string_view reader, const void* memory, const TensorTyp
 // Throws the error for reading elements that the tape did not keep. In a vjp it names the op, and the trait that would have kept
 // them.
 [[noreturn]] void refuse_unkept(std::string_view reader, std::string_view what, const Tensor& x);
+// The elements of a complex x as real numbers [..., 2] in the same memory, not on the tape; x itself if it is not complex.
+Tensor as_numbers(const Tensor& x);
 // x.item() without the warning about partial sums.
 double local_item(const Tensor& x);
 // Warns, once, that `reader` gets only this rank's part, if x is a partial sum of several ranks. without_layout() avoids the
@@ -216,7 +220,7 @@ Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 // 0, 1, ..., n - 1
 Tensor arange(std::int64_t n, DType dtype = DType::int64);
-// values, row-major, converted to dtype
+// values, row-major, converted to dtype; for a complex type real and imaginary part of each element
 Tensor from_vector(const Shape& shape, std::span<const double> values, DType dtype = DType::float32);
 inline Tensor from_vector(const Shape& shape, std::initializer_list<double> values, DType dtype = DType::float32) {
   return from_vector(shape, std::span<const double>(values.begin(), values.size()), dtype);

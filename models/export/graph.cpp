@@ -33,7 +33,9 @@ int number_of(DType type) {
     case DType::boolean:
     case DType::uint16:
     case DType::bfloat16:
-    case DType::float16: break;
+    case DType::float16:
+    case DType::complex64:
+    case DType::complex128: break;
   }
   fail("[onnx] tensors of type {} cannot be exported", name_of(type));
 }

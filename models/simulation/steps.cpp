@@ -36,7 +36,7 @@ std::int64_t next_snapshot(std::int64_t n, std::int64_t s) {
   return std::max({std::int64_t{1}, binomial(s + r - 2, s), n - binomial(s - 1 + r, s - 1)});
 }
 
-bool differentiable(const Tensor& x) { return x && !x.is_constant() && is_floating(x.dtype()); }
+bool differentiable(const Tensor& x) { return x && !x.is_constant() && is_differentiable(x.dtype()); }
 
 // The steps 0 ... count - 1 of a loop, as one entry of the tape.
 struct Loop {

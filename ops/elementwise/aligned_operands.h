@@ -17,4 +17,16 @@ struct AlignedOperands {
 // elementwise_layout() refuses.
 std::optional<AlignedOperands> align_operands(std::string_view op, Inputs in, Elementwise kind);
 
+// Applies an op whose operands may be replicated over ranks on which others vary.
+template <class Op>
+Tensor apply_aligned(const Op& op, Elementwise kind, Tensors in) {
+  detail::bring_together(Op::traits().name, in);
+  auto operands = align_operands(Op::traits().name, in, kind);
+  if (!operands) return mpigrad::apply(op, std::move(in));
+  int split = 1;  // outputs get room for halos along this dimension
+  while (split < operands->layout->global.rank() && operands->layout->axis_of(split) < 0) ++split;
+  const HaloRoom room(split < operands->layout->global.rank() ? split : -1);
+  return mpigrad::apply(op, std::move(operands->local)).with_layout(operands->layout);
+}
+
 }  // namespace mpigrad

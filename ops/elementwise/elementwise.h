@@ -2,8 +2,9 @@
 #define MPIGRAD_OPS_ELEMENTWISE_ELEMENTWISE_H
 // Functions of corresponding elements. Operands broadcast: shapes are aligned at the right and extents of 1 repeat.
 // Types are equal or promoted by result_type() (framework/tensor/dtype.h), or float32 variables are rounded to a 16-bit type (see
-// below); floating-point types have derivatives, comparisons give booleans. bfloat16 and float16 are computed in float32 and
-// rounded once.
+// below); floating-point types have derivatives, comparisons give booleans. Complex tensors are operands of add, subtract,
+// multiply, divide, affine (the shift is real), square, abs (real) and cast (not to real types). bfloat16 and float16 are
+// computed in float32 and rounded once.
 //
 // At NaN the value of a function that is not smooth is NaN, and the cotangent goes
 //

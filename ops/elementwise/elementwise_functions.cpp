@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "ops/complex/complex_operands.h"
 #include "ops/elementwise/activation_ops.h"
 #include "ops/elementwise/aligned_operands.h"
 #include "ops/elementwise/broadcast.h"
@@ -87,17 +88,6 @@ namespace {
 template <class F, class... Fs>
 constexpr bool one_of = (std::is_same_v<F, Fs> || ...);
 
-// Applies an op whose operands may be replicated over ranks on which others vary.
-template <class Op>
-Tensor apply_aligned(const Op& op, Elementwise kind, Tensors in) {
-  detail::bring_together(Op::traits().name, in);
-  auto operands = align_operands(Op::traits().name, in, kind);
-  if (!operands) return mpigrad::apply(op, std::move(in));
-  int split = 1;  // outputs get room for halos along this dimension
-  while (split < operands->layout->global.rank() && operands->layout->axis_of(split) < 0) ++split;
-  const HaloRoom room(split < operands->layout->global.rank() ? split : -1);
-  return mpigrad::apply(op, std::move(operands->local)).with_layout(operands->layout);
-}
 // Mixed precision: if x has 16 bits, a float32 variable w such as a parameter is rounded to x's type, as in align_operands() for
 // tensors with layouts. Constants keep their type and are refused, and single numbers (terms of a loss) are not rounded to each
 // other.
@@ -121,13 +111,20 @@ Tensor compare(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor add(const Tensor& a, const Tensor& b) { return binary(Add{}, a, b); }
-Tensor subtract(const Tensor& a, const Tensor& b) { return binary(Subtract{}, a, b); }
+Tensor add(const Tensor& a, const Tensor& b) {
+  return detail::any_complex(a, b) ? detail::add_complex(a, b, false) : binary(Add{}, a, b);
+}
+Tensor subtract(const Tensor& a, const Tensor& b) {
+  return detail::any_complex(a, b) ? detail::add_complex(a, b, true) : binary(Subtract{}, a, b);
+}
 Tensor multiply(const Tensor& a, const Tensor& b) {
+  if (detail::any_complex(a, b)) return detail::multiply_complex(a, b);
   const auto reads = b.is_constant() ? ops::second : a.is_constant() ? ops::first : ops::both;
   return binary(Multiply{{}, reads}, a, b);
 }
-Tensor divide(const Tensor& a, const Tensor& b) { return binary(Divide{}, a, b); }
+Tensor divide(const Tensor& a, const Tensor& b) {
+  return detail::any_complex(a, b) ? detail::divide_complex(a, b) : binary(Divide{}, a, b);
+}
 Tensor maximum(const Tensor& a, const Tensor& b) { return binary(Maximum{}, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return binary(Minimum{}, a, b); }
 Tensor pow(const Tensor& a, const Tensor& b) { return binary(Pow{}, a, b); }
@@ -136,18 +133,24 @@ Tensor affine(const Tensor& x, double scale, double shift) {
   if (shift != 0 && x.layout())
     require(!x.layout()->has(Placement::partial),
             "[affine] adds a constant to a partial sum, once per rank; write once() around it: {}", x);
+  if (is_complex(x.dtype())) return detail::affine_complex(x, scale, shift);
   return mpigrad::apply(Unary<Affine>{{{{.a = scale, .b = shift}}}}, {x});
 }
 Tensor negate(const Tensor& x) {
-  if (is_floating(x.dtype())) return affine(x, -1, -0.0);  // affine() with shift -0 gives -0 for 0
-  return x.dtype() == DType::int64 ? x * -1 : 0 - x;       // sums, also partial ones, are int64
+  if (is_differentiable(x.dtype())) return affine(x, -1, -0.0);  // affine() with shift -0 gives -0 for 0
+  return x.dtype() == DType::int64 ? x * -1 : 0 - x;             // sums, also partial ones, are int64
 }
 
 namespace {
 
-// A function's integer form if it has one; otherwise none, and the op refuses integers.
+// A function's integer or complex form if it has one; otherwise none, and the op refuses such tensors.
 template <class F>
 Tensor of_integers(const Tensor& x) {
+  if (is_complex(x.dtype())) {
+    if constexpr (one_of<F, Abs>) return detail::abs_complex(x);
+    else if constexpr (one_of<F, Square>) return x * x;
+    else return {};
+  }
   if constexpr (one_of<F, Floor, Ceil, Round, Trunc>) return x;
   else if constexpr (one_of<F, Square>) return x * x;
   else if constexpr (one_of<F, Abs>)
@@ -193,7 +196,7 @@ Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
   return binary(RightShift{}, a, b);
 }
 Tensor bitwise_invert(const Tensor& x) {
-  require(!is_floating(x.dtype()), "[bitwise_invert] needs integers or booleans: {}", x);
+  require(!is_differentiable(x.dtype()), "[bitwise_invert] needs integers or booleans: {}", x);
   if (x.dtype() == DType::boolean) return logical_not(x);
   return x.dtype() == DType::uint8 ? 255 - x : -1 - x;
 }
@@ -228,6 +231,10 @@ Mask logical_not(const Tensor& a) {
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return apply_aligned(Where{}, Elementwise::nonlinear, {condition, promoted(beside(a, b), b), promoted(beside(b, a), a)});
 }
-Tensor cast(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : mpigrad::apply(Cast{.to = dtype}, {x}); }
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  if (is_complex(x.dtype()) || is_complex(dtype)) return detail::cast_complex(x, dtype);
+  return mpigrad::apply(Cast{.to = dtype}, {x});
+}
 
 }  // namespace mpigrad

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "framework/tensor/dtype.h"
+#include "ops/complex/complex_operands.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/elementwise_ops.h"
 
@@ -12,7 +13,7 @@ namespace mpigrad {
 Tensor Number::like(std::string_view op, const Tensor& x) const {
   const DType dtype = x.dtype();
   UseDevice device(x.device());
-  if (is_floating(dtype)) return constant(full(Shape{}, value_, dtype));
+  if (is_differentiable(dtype)) return constant(full(Shape{}, value_, dtype));
   if (dtype == DType::boolean) {
     require(kind_ == Kind::boolean, "[{}] {} with booleans: cast(x, DType::int64) first; x is {}", op, value_, x);
     return constant(full(Shape{}, value_, dtype));
@@ -35,7 +36,7 @@ Tensor Number::like(std::string_view op, const Tensor& x) const {
 
 namespace {
 
-bool floating(const Tensor& x) { return is_floating(x.dtype()); }
+bool floating(const Tensor& x) { return is_differentiable(x.dtype()); }
 // c x by affine(): adding -0 leaves every number as it is; adding 0 would turn -0 into 0.
 Tensor scaled(const Tensor& x, double c) { return affine(x, c, -0.0); }
 
@@ -53,6 +54,7 @@ Tensor operator-(const Tensor& x, Number c) {
 }
 Tensor operator*(const Tensor& x, Number c) { return floating(x) ? scaled(x, c.value()) : multiply(x, c.like("multiply", x)); }
 Tensor operator/(const Tensor& x, Number c) {
+  if (is_complex(x.dtype())) return view_as_complex(view_as_real(x) / c);
   return floating(x) ? apply(ops::Unary<ops::DivideBy>{{{{.c = c.value()}}}}, {x}) : divide(x, c.like("divide", x));
 }
 Tensor operator%(const Tensor& x, Number c) { return remainder(x, c); }
@@ -62,7 +64,8 @@ Tensor operator-(Number c, const Tensor& x) {
 }
 Tensor operator*(Number c, const Tensor& x) { return x * c; }
 Tensor operator/(Number c, const Tensor& x) {
-  return floating(x) ? apply(ops::Unary<ops::DivideNumber>{{{{.c = c.value()}}}}, {x}) : divide(c.like("divide", x), x);
+  return is_floating(x.dtype()) ? apply(ops::Unary<ops::DivideNumber>{{{{.c = c.value()}}}}, {x})
+                                : divide(c.like("divide", x), x);
 }
 Tensor operator%(Number c, const Tensor& x) { return remainder(c, x); }
 Tensor operator-(const Tensor& x) { return negate(x); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/engine/parameter.h"
+#include "ops/complex/complex_operands.h"
 #include "ops/elementwise/activation.h"
 #include "ops/elementwise/activation_adjoints.h"
 #include "ops/elementwise/broadcast.h"
@@ -96,6 +97,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attribut
   if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b, attributes), {b.rank() == 1 ? 0 : -2});
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1), attributes), {-1});
   require(a.rank() >= 2 && b.rank() >= 2, "[matmul] operands have at least two dimensions: {} and {}", a, b);
+  if (detail::any_complex(a, b)) return detail::matmul_complex(a, b, attributes.transpose_a, attributes.transpose_b);
   // Batches that broadcast along some dimensions are copied to full size first; the kernel can only repeat all or nothing.
   const auto batch_a = ops::batch_of(a.shape()), batch_b = ops::batch_of(b.shape());
   const auto batch = broadcast_shapes("matmul", batch_a, batch_b);
@@ -113,7 +115,7 @@ Tensor vecdot(const Tensor& a, const Tensor& b, int axis) {
   require(axis < 0 && axis >= -std::min(a.rank(), b.rank()),
           "[vecdot] dimension {} is not a negative one, counted from the end of both: {} and {}", axis, a, b);
   require(a.dim(a.rank() + axis) == b.dim(b.rank() + axis), "[vecdot] extents differ along {}: {} and {}", axis, a, b);
-  return sum(a * b, {axis});
+  return sum(conj(a) * b, {axis});
 }
 
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& of_a, const std::vector<int>& of_b) {

@@ -12,9 +12,10 @@ struct MatmulAttributes {
 };
 
 // c[..., m, n] = a[..., m, k] b[..., k, n]; dimensions before the last two broadcast. A vector is a row on the left and a column
-// on the right; its dimension of extent 1 is removed from the result.
+// on the right; its dimension of extent 1 is removed from the result. One operand or both may be complex; transposing does not
+// conjugate.
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulAttributes& attributes = {});
-// Sum of a*b along `axis`, which must be negative (counted from the end). All other dimensions broadcast.
+// Sum of conj(a) b along `axis`, which must be negative (counted from the end). All other dimensions broadcast.
 Tensor vecdot(const Tensor& a, const Tensor& b, int axis = -1);
 // Sums of products over the last `dimensions` of a and the first ones of b, or over pairs of dimensions.
 Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions = 2);

@@ -64,10 +64,29 @@ double largest_below(double bound, DType dtype) {
   });
 }
 
+// A complex tensor of which f makes the real numbers, given their shape, type and layout.
+template <class F>
+Tensor with_random_parts(Shape shape, DType dtype, const LayoutPtr& layout, const F& f) {
+  LayoutPtr of_parts;
+  if (layout) {
+    Layout longer = *layout;
+    longer.global.push_back(2);
+    of_parts = std::make_shared<Layout>(std::move(longer));
+  }
+  shape.push_back(2);
+  const Tensor parts = f(shape, real_type(dtype), of_parts);
+  const Shape local(parts.shape().span().first(static_cast<std::size_t>(parts.rank() - 1)));
+  return Tensor({local, dtype}, parts.storage(), parts.offset()).with_layout(layout);
+}
+
 }  // namespace
 
 Tensor random_uniform(const Shape& shape, const Philox& random, double low, double high, DType dtype, LayoutPtr layout) {
   require_global("random_uniform", shape, layout);
+  if (is_complex(dtype))
+    return with_random_parts(shape, dtype, layout, [&](const Shape& parts, DType type, const LayoutPtr& of_parts) {
+      return random_uniform(parts, random, low, high, type, of_parts);
+    });
   // Rounding could give `high`, which is excluded: the limit is the largest number below it.
   double limit = std::numeric_limits<double>::infinity();
   if (low < high) limit = largest_below(high, dtype);
@@ -77,6 +96,10 @@ Tensor random_uniform(const Shape& shape, const Philox& random, double low, doub
 
 Tensor random_normal(const Shape& shape, const Philox& random, double mean, double deviation, DType dtype, LayoutPtr layout) {
   require_global("random_normal", shape, layout);
+  if (is_complex(dtype))
+    return with_random_parts(shape, dtype, layout, [&](const Shape& parts, DType type, const LayoutPtr& of_parts) {
+      return random_normal(parts, random, mean, deviation, type, of_parts);
+    });
   return generate(shape, dtype, layout, {ops::RandomNumbers::Kind::normal, random, mean, deviation, 0},
                   [&](std::uint64_t i) { return mean + deviation * random.normal(i); });
 }

@@ -10,7 +10,7 @@
 namespace mpigrad {
 
 // A tensor on the current device; with a layout, this rank's block of the tensor whose global shape is `shape`. Uniform in [low,
-// high).
+// high). Complex types: real and imaginary part are drawn each, and `mean` is added to both.
 Tensor random_uniform(const Shape& shape, const Philox& random, double low = 0, double high = 1, DType dtype = DType::float32,
                       LayoutPtr layout = {});
 Tensor random_normal(const Shape& shape, const Philox& random, double mean = 0, double deviation = 1,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/base/joined.h"
+#include "ops/complex/complex_operands.h"
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/layout_rules.h"
@@ -89,6 +90,7 @@ Tensor finished(const Tensor& y, const std::vector<int>& axes, bool keep) { retu
 
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const auto over = normalised("sum", x, axes);
+  if (is_complex(x.dtype())) return over.empty() ? x : view_as_complex(sum(view_as_real(x), over, keep));
   if (!is_floating(x.dtype()) && x.dtype() != DType::int64) return sum(cast(x, DType::int64), axes, keep);
   return over.empty() ? x : finished(mpigrad::apply(ops::Sum{over}, {x}), over, keep);
 }
@@ -96,7 +98,7 @@ Tensor sum(const Tensor& x) { return sum(x, all_axes(x)); }
 
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const auto over = normalised("mean", x, axes);
-  require(is_floating(x.dtype()), "[mean] needs floating-point elements: {}", x);
+  require(is_differentiable(x.dtype()), "[mean] needs floating-point elements: {}", x);
   if (is_half(x.dtype())) return cast(mean(cast(x, DType::float32), axes, keep), x.dtype());  // float16 ends at 65504
   double count = 1;
   for (const int axis : over) count *= static_cast<double>(x.layout() ? x.layout()->global[axis] : x.dim(axis));
@@ -118,7 +120,7 @@ Tensor min(const Tensor& x) { return min(x, all_axes(x)); }
 Tensor argmax(const Tensor& x, int axis) { return mpigrad::apply(ops::ArgMax{checked_dimension("argmax", axis, x.rank())}, {x}); }
 
 Tensor argmin(const Tensor& x, int axis) {  // negated integers may overflow, inverted ones do not
-  return argmax(is_floating(x.dtype()) ? -constant(x) : bitwise_invert(x), checked_dimension("argmin", axis, x.rank()));
+  return argmax(is_differentiable(x.dtype()) ? -constant(x) : bitwise_invert(x), checked_dimension("argmin", axis, x.rank()));
 }
 
 namespace {
@@ -146,6 +148,8 @@ Mask all(const Tensor& x) { return all(x, all_axes(x)); }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
   require(a.shape() == b.shape(), "[dot] shapes differ: {} and {}", a, b);
+  if (is_complex(a.dtype()) && is_complex(b.dtype())) return dot(view_as_real(a), view_as_real(b));
+  if (detail::any_complex(a, b)) return dot(real(a), real(b));
   return sum(a * b);
 }
 

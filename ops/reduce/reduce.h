@@ -11,7 +11,7 @@
 
 namespace mpigrad {
 
-// Sums of integers and booleans are int64, modulo 2^64.
+// Sums of integers and booleans are int64, modulo 2^64. sum, mean, dot and broadcast_to take complex tensors.
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep = false);
 Tensor sum(const Tensor& x);
 // Divides by the global number of elements, so that the result over a split dimension is a partial sum of the mean.
@@ -26,7 +26,7 @@ Tensor min(const Tensor& x);
 // Index of the first maximum along one dimension, int64; of the first NaN if there is one, as max() is NaN there.
 Tensor argmax(const Tensor& x, int axis);
 Tensor argmin(const Tensor& x, int axis);
-// The sum of the products of corresponding elements: a scalar.
+// The sum of the products of corresponding elements: a scalar. Of complex tensors, the real Re sum conj(a) b.
 Tensor dot(const Tensor& a, const Tensor& b);
 // Repeats dimensions of extent 1, and adds dimensions in front.
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
@@ -64,7 +64,7 @@ struct Sum {
 // y = broadcast_to(x, shape);  xbar = sum over the repeated dimensions
 struct BroadcastTo {
   Shape shape;
-  static constexpr OpTraits traits() { return {.name = "broadcast_to", .takes_half = true}; }
+  static constexpr OpTraits traits() { return {.name = "broadcast_to", .takes_half = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

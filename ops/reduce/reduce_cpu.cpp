@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "framework/base/target_clones.h"
+#include "framework/tensor/visit_width.h"
 #include "ops/elementwise/broadcast.h"
 
 namespace mpigrad::ops {
@@ -156,7 +157,7 @@ void Sum::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void BroadcastTo::run(Cpu, Inputs in, Outputs out) const {
-  visit_any(in[0].dtype(), [&](auto zero) {
+  visit_width(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     auto walk = walk_of(shape, broadcast_strides(in[0].shape(), shape)).collapsed();
     if (walk.rank == 0) walk.add(1, {1});
@@ -166,8 +167,8 @@ void BroadcastTo::run(Cpu, Inputs in, Outputs out) const {
     const std::int64_t run =
         inner > 0 && strides[inner - 1] == 0 ? walk.extents[inner - 1] : 1;  // equal rows, one after the other
     constexpr std::int64_t piece = 4096;                                     // elements that a thread takes at once
-    const T* x = in[0].data<T>();
-    T* y = out[0].mutable_data<T>();
+    const T* x = reinterpret_cast<const T*>(in[0].raw());
+    T* y = reinterpret_cast<T*>(out[0].raw());
 #pragma omp parallel for if (elements >= parallel_sums_from) schedule(static)
     for (std::int64_t first = 0; first < elements; first += piece)
       for (std::int64_t i = first, end = std::min(elements, first + piece); i < end;) {

@@ -14,7 +14,7 @@ namespace ops {
 // y = x on `device`;  xbar = ybar on the device of x
 struct ToDevice {
   DeviceKind device = DeviceKind::cpu;
-  static constexpr OpTraits traits() { return {.name = "to"}; }
+  static constexpr OpTraits traits() { return {.name = "to", .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   LayoutPtr layout(Inputs in) const { return in[0].layout(); }
   Tensor view(Inputs in) const {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "framework/base/joined.h"
+#include "ops/complex/complex_operands.h"
 #include "ops/layout_rules.h"
 
 namespace mpigrad {
@@ -70,11 +71,17 @@ Tensors Slice::vjp(const Replay& at, Inputs g) const {
 }
 
 Types SlicePut::infer(Inputs in) const {
+  require(value == 0 || !is_complex(in[0].dtype()), "[pad] complex tensors are padded with 0, not {}: {}", value, in[0]);
   for (int d = 0; d < shape.rank(); ++d)
     require(begin[d] >= 0 && step[d] > 0 && begin[d] <= shape[d] &&
                 (in[0].dim(d) == 0 || begin[d] + (in[0].dim(d) - 1) * step[d] < shape[d]),
             "[pad] {} does not fit in {} from {} by {}, dimension {}", in[0], shape, begin, step, d);
   return {{shape, in[0].dtype()}};
+}
+SlicePut SlicePut::of_parts() const {
+  SlicePut parts = *this;
+  parts.begin.push_back(0), parts.step.push_back(1), parts.shape.push_back(2);
+  return parts;
 }
 LayoutPtr SlicePut::layout(Inputs in) const {
   return within_axes_layout(traits().name, in[0], changed_dimensions(shape, in[0].shape()), shape, value == 0);
@@ -272,6 +279,7 @@ Tensor flip(const Tensor& x, const std::vector<int>& axes) {
 
 Tensor take(const Tensor& x, const Tensor& indices) { return mpigrad::apply(ops::Take{}, {x, indices}); }
 Tensor scatter_add(const Tensor& x, const Tensor& indices, std::int64_t rows) {
+  if (is_complex(x.dtype())) return view_as_complex(scatter_add(view_as_real(x), indices, rows));
   return mpigrad::apply(ops::ScatterAdd{rows}, {x, indices});
 }
 Tensor one_hot(const Tensor& indices, std::int64_t classes, DType dtype) {

@@ -25,7 +25,7 @@ Tensor transpose(const Tensor& x);  // x is a matrix
 Tensor slice(const Tensor& x, const Shape& begin, const Shape& end);
 Tensor slice(const Tensor& x, const Shape& begin, const Shape& end, const Shape& step);
 Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
-// `low` and `high` elements of `value` before and after, in every dimension.
+// `low` and `high` elements of `value` before and after, in every dimension. Complex tensors: value 0 only.
 Tensor pad(const Tensor& x, const Shape& low, const Shape& high, double value = 0);
 Tensor pad(const Tensor& x, std::initializer_list<std::int64_t> low, std::initializer_list<std::int64_t> high, double value = 0);
 // Joins parts along an existing dimension; their types and all other extents are equal.
@@ -46,7 +46,7 @@ struct Reshape {
   // Set by squeeze, unsqueeze and flatten_from: for each dimension of the result the dimension of x that it was, -1 for a new or
   // merged one. Needed because extents of 1 are ambiguous.
   std::vector<int> from{};
-  static constexpr OpTraits traits() { return {.name = "reshape"}; }
+  static constexpr OpTraits traits() { return {.name = "reshape", .takes_complex = true}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs, Outputs) const { return {}; }
   LayoutPtr layout(Inputs in) const;
@@ -56,7 +56,7 @@ struct Reshape {
 
 struct Permute {
   std::vector<int> order;
-  static constexpr OpTraits traits() { return {.name = "permute", .takes_half = true}; }
+  static constexpr OpTraits traits() { return {.name = "permute", .takes_half = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -67,7 +67,7 @@ struct Permute {
 // y[i] = x[begin + i * step];  xbar = ybar put back in zeros (SlicePut)
 struct Slice {
   Shape begin, end, step;
-  static constexpr OpTraits traits() { return {.name = "slice", .takes_half = true}; }
+  static constexpr OpTraits traits() { return {.name = "slice", .takes_half = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -79,7 +79,8 @@ struct Slice {
 struct SlicePut {
   Shape begin, step, shape;
   double value = 0;
-  static constexpr OpTraits traits() { return {.name = "pad", .takes_half = true}; }
+  SlicePut of_parts() const;  // the same for the real numbers of complex elements, with one more dimension
+  static constexpr OpTraits traits() { return {.name = "pad", .takes_half = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -89,7 +90,7 @@ struct SlicePut {
 
 struct Concatenate {
   int axis = 0;
-  static constexpr OpTraits traits() { return {.name = "concatenate", .takes_half = true}; }
+  static constexpr OpTraits traits() { return {.name = "concatenate", .takes_half = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -99,7 +100,7 @@ struct Concatenate {
 
 struct Flip {
   std::vector<int> axes;
-  static constexpr OpTraits traits() { return {.name = "flip", .takes_half = true}; }
+  static constexpr OpTraits traits() { return {.name = "flip", .takes_half = true, .takes_complex = true}; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   LayoutPtr layout(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -109,7 +110,7 @@ struct Flip {
 
 // Take and ScatterAdd are each other's transpose in x.
 struct Take {
-  static constexpr OpTraits traits() { return {.name = "take", .keeps_inputs = 2, .takes_half = true}; }
+  static constexpr OpTraits traits() { return {.name = "take", .keeps_inputs = 2, .takes_half = true, .takes_complex = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

@@ -33,7 +33,12 @@ void Slice::run(Cuda, Inputs in, Outputs out) const {
   move(out[0].shape(), in[0], box.offset, box.strides, out[0], 0, out[0].shape().strides());
 }
 
-void SlicePut::run(Cuda, Inputs in, Outputs out) const {
+void SlicePut::run(Cuda device, Inputs in, Outputs out) const {
+  if (is_complex(in[0].dtype())) {
+    const Tensor x = detail::as_numbers(in[0]);
+    Tensor y = detail::as_numbers(out[0]);
+    return of_parts().run(device, {&x, 1}, {&y, 1});
+  }
   visit_any(in[0].dtype(), [&](auto zero) {
     const auto fill = static_cast<decltype(zero)>(value);
     cuda::fill(out[0].raw(), out[0].elements(), size_of(in[0].dtype()), &fill);

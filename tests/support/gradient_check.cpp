@@ -25,7 +25,7 @@ Tensors moved(const Tensors& x, double t, const Tensors& v) {
 Tensors floating(const Tensors& outputs) {
   Tensors result;
   for (const auto& y : outputs)
-    if (is_floating(y.dtype())) result.push_back(y);
+    if (is_differentiable(y.dtype())) result.push_back(y);
   return result;
 }
 
@@ -84,7 +84,8 @@ double linearity_error(const TensorFunction& f, const Tensors& inputs, std::uint
 
 GradientReport check_gradients(const TensorFunction& f, const Tensors& inputs, const GradientCheckOptions& options) {
   GradientReport report;
-  for (const auto& x : inputs) require(x.dtype() == DType::float64, "[check_gradients] inputs are float64: {}", x);
+  for (const auto& x : inputs)
+    require(real_type(x.dtype()) == DType::float64, "[check_gradients] inputs are float64 or complex128: {}", x);
   const Tensors outputs = floating(f(moved(inputs, 0, inputs)));
   require(!outputs.empty(), "[check_gradients] the function returns no floating-point tensor");
 

@@ -120,11 +120,13 @@ class CudaMemory final : public DeviceMemory {
   }
   int place() const override { return cuda::selected(); }
   bool computes(DType type, CombineOp op) const override {
-    return traits_of(op).on_gpu && (is_floating(type) || type == DType::int64 || type == DType::int32);
+    return traits_of(op).on_gpu && (is_differentiable(type) || type == DType::int64 || type == DType::int32);
   }
   void combine(void* a, const void* in, std::int64_t count, DType type, CombineOp op) override {
     if (count == 0) return;
-    const Tensor operands[] = {on_gpu(a, type, count), on_gpu(in, type, count)};
+    const auto part = real_type(type);  // sums of complex numbers
+    const auto parts = count * parts_of(type);
+    const Tensor operands[] = {on_gpu(a, part, parts), on_gpu(in, part, parts)};
     Tensor result = operands[0];  // elementwise: each element is read before it is written
     const auto run = [&](const auto& kernel) { kernel.run(Cuda{cuda::selected()}, Inputs(operands), Outputs(&result, 1)); };
     if (op == CombineOp::sum) return run(ops::Binary<ops::Add>{});

@@ -146,6 +146,8 @@ MPI_Datatype type_of(DType type) {
     case DType::boolean: return MPI_UINT8_T;  // 0 or 1: max is or, min is and
     case DType::bfloat16: return HalfInMpi<BFloat16>::get().type;
     case DType::float16: return HalfInMpi<Float16>::get().type;
+    case DType::complex64: return MPI_C_FLOAT_COMPLEX;
+    case DType::complex128: return MPI_C_DOUBLE_COMPLEX;
   }
   fail("[mpi] unknown element type {}", static_cast<int>(type));
 }

@@ -25,8 +25,10 @@ const std::byte* at(const void* data, std::int64_t elements, DType type) {
 }
 std::byte* at(void* data, std::int64_t elements, DType type) { return static_cast<std::byte*>(data) + elements * size_of(type); }
 
+// Complex numbers are added as their parts.
+std::size_t parts_in(std::int64_t count, DType type) { return static_cast<std::size_t>(count * parts_of(type)); }
 ncclDataType_t type_of(DType type) {
-  switch (type) {
+  switch (real_type(type)) {
     case DType::float32: return ncclFloat32;
     case DType::float64: return ncclFloat64;
     case DType::bfloat16: return ncclBfloat16;
@@ -36,7 +38,9 @@ ncclDataType_t type_of(DType type) {
     case DType::uint8:
     case DType::boolean: return ncclUint8;  // of booleans max is "or", min is "and"
     case DType::int16:
-    case DType::uint16: break;
+    case DType::uint16:
+    case DType::complex64:
+    case DType::complex128: break;
   }
   fail("[nccl] there are no reductions of {}", name_of(type));
 }
@@ -172,12 +176,12 @@ class NcclTransport final : public BasicTransport {
         return;
       case CollectiveKind::reduce:
         if (c.count > 0)
-          check(ncclReduce(c.in, c.out, static_cast<std::size_t>(c.count), type_of(c.type), op_of(c.op), c.root, comm, native),
+          check(ncclReduce(c.in, c.out, parts_in(c.count, c.type), type_of(c.type), op_of(c.op), c.root, comm, native),
                 "ncclReduce");
         return;
       case CollectiveKind::allreduce:
         if (c.count > 0)
-          check(ncclAllReduce(c.in, c.out, static_cast<std::size_t>(c.count), type_of(c.type), op_of(c.op), comm, native),
+          check(ncclAllReduce(c.in, c.out, parts_in(c.count, c.type), type_of(c.type), op_of(c.op), comm, native),
                 "ncclAllReduce");
         return;
       case CollectiveKind::allgather:
@@ -196,15 +200,14 @@ class NcclTransport final : public BasicTransport {
       case CollectiveKind::reduce_scatter:
         if (all_equal(c.counts)) {
           if (c.counts[0] > 0)
-            check(
-                ncclReduceScatter(c.in, c.out, static_cast<std::size_t>(c.counts[0]), type_of(c.type), op_of(c.op), comm, native),
-                "ncclReduceScatter");
+            check(ncclReduceScatter(c.in, c.out, parts_in(c.counts[0], c.type), type_of(c.type), op_of(c.op), comm, native),
+                  "ncclReduceScatter");
           return;
         }
         for (int r = 0; r < size(); ++r)
           if (c.counts[index(r)] > 0)
             check(ncclReduce(at(c.in, offset(c.counts, index(r)), c.type), r == rank() ? c.out : nullptr,
-                             static_cast<std::size_t>(c.counts[index(r)]), type_of(c.type), op_of(c.op), r, comm, native),
+                             parts_in(c.counts[index(r)], c.type), type_of(c.type), op_of(c.op), r, comm, native),
                   "ncclReduce");
         return;
       case CollectiveKind::alltoall:

@@ -28,8 +28,9 @@ struct NpyHeader {
   Shape shape;
   StoredType type;
   std::size_t bytes = 0;  // length of the header
+  bool complex = false;   // the shape has one more dimension, of extent 2: real and imaginary parts
 };
-NpyHeader parse_npy_header(ByteStream& stream, const std::string& name);
+NpyHeader parse_npy_header(ByteStream& stream, const std::string& name, bool takes_complex = false);
 NumberArray parse_npy_elements(ByteStream& stream, const NpyHeader& header, const std::string& name);
 
 // The header of a .npy file, version 1.0, row-major. Error: bfloat16, which NumPy does not have.

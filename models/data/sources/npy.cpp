@@ -28,7 +28,7 @@ void write_npy(const std::filesystem::path& path, const Tensor& x, bool overwrit
 Tensor read_npy(const std::filesystem::path& path) {
   const auto name = path.string();
   const auto stream = data::open_stream(path);
-  const auto header = data::parse_npy_header(*stream, name);
+  const auto header = data::parse_npy_header(*stream, name, true);
   const auto array = data::parse_npy_elements(*stream, header, name);
   Tensor x({array.shape, array.type}, DeviceKind::cpu);
   if (x.bytes() > 0) std::memcpy(x.raw(), array.values.data(), static_cast<std::size_t>(x.bytes()));
@@ -37,6 +37,10 @@ Tensor read_npy(const std::filesystem::path& path) {
     std::transform(x.data<float>(), x.data<float>() + x.elements(), half.mutable_data<Float16>(),
                    [](float value) { return Float16(value); });
     x = half;
+  }
+  if (header.complex) {
+    const Shape shape(x.shape().span().first(static_cast<std::size_t>(x.rank() - 1)));
+    x = Tensor({shape, complex_type(x.dtype())}, x.storage(), x.offset());
   }
   return current_device() == DeviceKind::cpu ? x : detail::copied(x, current_device());
 }

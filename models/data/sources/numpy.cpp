@@ -93,7 +93,7 @@ class Header {
 
 }  // namespace
 
-NpyHeader parse_npy_header(ByteStream& stream, const std::string& name) {
+NpyHeader parse_npy_header(ByteStream& stream, const std::string& name, bool takes_complex) {
   constexpr std::string_view magic = "\x93NUMPY";
   const auto text_of = [](const Bytes& bytes) {
     return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -118,14 +118,21 @@ NpyHeader parse_npy_header(ByteStream& stream, const std::string& name) {
 
   static_cast<void>(elements_of(header.shape, fmt::format("[npy] {}", name)));
 
-  const auto& d = header.descriptor;
+  auto& d = header.descriptor;
+  const bool complex = takes_complex && d.size() >= 3 && (d.substr(1) == "c8" || d.substr(1) == "c16");
+  if (complex) {
+    require(header.shape.rank() < Shape::max_rank, "[npy] {}: complex arrays have at most {} dimensions", name,
+            Shape::max_rank - 1);
+    header.shape.push_back(2);
+    d = d.substr(0, 1) + (d.ends_with("c8") ? "f4" : "f8");
+  }
   int size = 0;
   const bool known = d.size() >= 3 && std::string_view("<>|=").find(d[0]) != std::string_view::npos &&
                      std::string_view("uifb").find(d[1]) != std::string_view::npos &&
                      std::from_chars(d.data() + 2, d.data() + d.size(), size).ptr == d.data() + d.size();
   require(known, "[npy] {}: elements of type '{}' are not supported", name, printable(d, 200));
   const auto type = stored_type(d[1], size, d[0] == '>', name);
-  return {header.shape, type, start.size() + digits.size() + text.size()};
+  return {header.shape, type, start.size() + digits.size() + text.size(), complex};
 }
 
 NumberArray parse_npy_elements(ByteStream& stream, const NpyHeader& header, const std::string& name) {
@@ -173,6 +180,7 @@ std::string npy_header(const Shape& shape, DType dtype) {
   for (const auto extent : shape) extents += fmt::format("{}, ", extent);
   const char kind = dtype == DType::boolean                           ? 'b'
                     : is_floating(dtype)                              ? 'f'
+                    : is_complex(dtype)                               ? 'c'
                     : dtype == DType::uint8 || dtype == DType::uint16 ? 'u'
                                                                       : 'i';
   auto header = fmt::format("{{'descr': '{}{}{}', 'fortran_order': False, 'shape': ({}), }}", size_of(dtype) == 1 ? '|' : '<',

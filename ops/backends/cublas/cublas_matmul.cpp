@@ -43,7 +43,9 @@ cudaDataType_t native(DType type) {
     case DType::int16:
     case DType::uint8:
     case DType::boolean:
-    case DType::uint16: break;
+    case DType::uint16:
+    case DType::complex64:
+    case DType::complex128: break;
   }
   fail("[matmul] cuBLASLt multiplies floating-point numbers, not {}", name_of(type));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@
 
 namespace mpigrad::transport_cases {
 
-constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,    DType::int32,   DType::int16,
-                               DType::uint8,   DType::boolean, DType::bfloat16, DType::float16, DType::uint16};
+constexpr DType all_types[] = {DType::float32, DType::float64, DType::int64,     DType::int32,
+                               DType::int16,   DType::uint8,   DType::boolean,   DType::bfloat16,
+                               DType::float16, DType::uint16,  DType::complex64, DType::complex128};
 constexpr CombineOp all_reductions[] = {CombineOp::sum,  CombineOp::max, CombineOp::min, CombineOp::prod,
                                         CombineOp::band, CombineOp::bor, CombineOp::bxor};
 
@@ -27,7 +29,8 @@ inline double value(int r, std::int64_t i, DType type) {
   return static_cast<double>((type == DType::uint16 ? 65500 : 0) + (k % 3 == 0 ? 2 : 1 + (k == 4 ? 2 : 0)));
 }
 
-// Elements as raw bytes, so that one code path serves all types (std::vector<bool> has no data()).
+// Elements as raw bytes, so that one code path serves all types (std::vector<bool> has no data()). A complex element x is x + 2 i
+// x.
 struct Buffer {
   DType type;
   std::int64_t count;
@@ -36,16 +39,22 @@ struct Buffer {
   Buffer(DType t, std::int64_t n) : type(t), count(n), bytes(static_cast<std::size_t>(n * size_of(t)), std::byte{0x55}) {}
   void* data() { return count == 0 ? nullptr : bytes.data(); }
   void set(std::int64_t i, double x) {
-    visit_any(type, [&](auto zero) {
-      const auto converted = static_cast<decltype(zero)>(x);
+    visit_element(type, [&](auto zero) {
+      auto converted = static_cast<decltype(zero)>(x);
+      if constexpr (is_complex(dtype_of<decltype(zero)>())) converted.imag(2 * converted.real());
       std::memcpy(bytes.data() + i * size_of(type), &converted, sizeof(converted));
     });
   }
   double get(std::int64_t i) const {
-    return visit_any(type, [&](auto zero) {
-      if constexpr (sizeof(zero) == 1) return static_cast<double>(bytes[static_cast<std::size_t>(i)]);
-      std::memcpy(&zero, bytes.data() + i * size_of(type), sizeof(zero));
-      return static_cast<double>(zero);
+    return visit_element(type, [&](auto zero) {
+      if constexpr (is_complex(dtype_of<decltype(zero)>())) {
+        std::memcpy(&zero, bytes.data() + i * size_of(type), sizeof(zero));
+        return zero.imag() == 2 * zero.real() ? static_cast<double>(zero.real()) : std::numeric_limits<double>::quiet_NaN();
+      } else if constexpr (sizeof(zero) == 1) return static_cast<double>(bytes[static_cast<std::size_t>(i)]);
+      else {
+        std::memcpy(&zero, bytes.data() + i * size_of(type), sizeof(zero));
+        return static_cast<double>(zero);
+      }
     });
   }
 };
@@ -80,6 +89,7 @@ inline double reduced(int size, std::int64_t i, DType type, CombineOp op) {
 inline bool allowed(DType type, CombineOp op) {
   const bool extreme = op == CombineOp::max || op == CombineOp::min;
   const bool bits = op == CombineOp::band || op == CombineOp::bor || op == CombineOp::bxor;
+  if (is_complex(type)) return op == CombineOp::sum;
   return type != DType::uint16 && (type != DType::boolean || extreme || bits) && (!is_floating(type) || !bits);
 }
 

@@ -29,7 +29,8 @@ void check_reduction_types(Transport& t) {
 }
 
 void check_all_movement(Transport& t) {
-  for (auto type : {DType::float32, DType::float64, DType::int16, DType::uint16, DType::boolean, DType::bfloat16}) {
+  for (auto type :
+       {DType::float32, DType::float64, DType::int16, DType::uint16, DType::boolean, DType::bfloat16, DType::complex128}) {
     for (int root = 0; root < t.size(); root += std::max(1, t.size() - 1)) check_movement(t, type, root);
     check_alltoall(t, type);
   }
