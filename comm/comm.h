@@ -18,6 +18,7 @@
 #include "comm/distributed/same_parameters.h"
 #include "comm/distributed/stages.h"
 #include "comm/distributed/upsample.h"
+#include "comm/fft/fft.h"
 #include "comm/halos/exchange.h"
 #include "comm/halos/padding.h"
 #include "comm/halos/periodic.h"

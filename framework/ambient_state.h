@@ -58,6 +58,9 @@
 //   ops/backends/onednn/onednn_conv.cpp cache              P  primitives shared by threads
 //   ops/backends/onednn/onednn_pool.cpp cache              P  likewise
 //   ops/backends/onednn/held_signals.h  team, member, met  T  whether OpenMP's threads have signals blocked
+//   ops/fft/fft_cpu.cpp                buffer             T  scratch
+//   ops/backends/fftw/fftw.cpp          plans              P  plans of FFTW shared by threads
+//   ops/backends/cufft/cufft_lines.cpp  plans              T  plans of cuFFT, which one thread at a time may execute
 //   ops/backends/winograd/winograd.cpp  buffer, weights, shared T scratch
 //   ops/backends/winograd/winograd_kernels.cpp kernels     P  the kernels that this processor can run
 //   ops/backends/cuda/scratch.h         lease              T  handles of cuDNN and cuBLASLt

@@ -12,6 +12,7 @@
 #include "ops/elementwise/broadcast.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/external.h"
+#include "ops/fft/fft.h"
 #include "ops/gpu_settings.h"
 #include "ops/layout_rules.h"
 #include "ops/linear/matmul.h"

@@ -62,7 +62,8 @@ const std::map<std::string, std::vector<std::string>> vendors{
     {"google/protobuf", {"models/data/records/", "models/train/tensorboard/"}},
     {"example.pb", {"models/data/records/"}},
     {"event.pb", {"models/train/tensorboard/"}},
-    {"fftw", {"examples/"}},
+    {"fftw", {"ops/backends/fftw/", "tests/bench/"}},
+    {"cufft", {"ops/backends/cufft/"}},
     {"dlpack", {"framework/dlpack/", "tests/framework/dlpack/"}},
 };
 

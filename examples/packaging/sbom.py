@@ -19,7 +19,7 @@ KNOWN = {
     "zlib": ("zlib", "Zlib"), "libzip": ("libzip", "BSD-3-Clause"), "libpng": ("libpng", "libpng-2.0"),
     "libturbojpeg": ("libjpeg-turbo", "IJG"), "protobuf-lite": ("protobuf", "BSD-3-Clause"), "protobuf": ("protobuf", "BSD-3-Clause"),
     "CLI11": ("CLI11", "BSD-3-Clause"), "nlohmann_json": ("nlohmann-json", "MIT"), "cairo": ("cairo", "LGPL-2.1-only"),
-    "tomlplusplus": ("tomlplusplus", "MIT"), "fftw3": ("FFTW", "GPL-2.0-or-later"), "doctest": ("doctest", "MIT"),
+    "tomlplusplus": ("tomlplusplus", "MIT"), "fftw3": ("FFTW", "GPL-2.0-or-later"), "fftw3f": ("FFTW", "GPL-2.0-or-later"), "doctest": ("doctest", "MIT"),
 }
 NOT_COMPONENTS = {"threads", "openmp", "cuda", "mpigrad", "mpigrad-trainer", ""}
 # Libraries without a version in Meson, by soname.

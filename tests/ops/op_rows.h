@@ -18,6 +18,7 @@ std::vector<Row> statistics_rows();
 std::vector<Row> shape_rows();
 std::vector<Row> matrix_rows();
 std::vector<Row> complex_rows();
+std::vector<Row> fourier_rows();
 std::vector<Row> convolution_rows();
 std::vector<Row> pooling_rows();
 std::vector<Row> normalisation_and_loss_rows();

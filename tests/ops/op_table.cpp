@@ -47,7 +47,7 @@ Tensor wide(const Tensor& x) { return cast(x, is_half(x.dtype()) ? DType::float3
 std::vector<Row> op_table() {
   std::vector<Row> rows;
   for (const auto& part : {elementwise_rows(), reduction_rows(), view_rows(), statistics_rows(), shape_rows(), matrix_rows(),
-                           complex_rows(), convolution_rows(), pooling_rows(), normalisation_and_loss_rows()})
+                           complex_rows(), fourier_rows(), convolution_rows(), pooling_rows(), normalisation_and_loss_rows()})
     rows.insert(rows.end(), part.begin(), part.end());
   return rows;
 }

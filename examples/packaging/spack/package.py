@@ -38,6 +38,7 @@ class Mpigrad(MesonPackage, CudaPackage):
 
     depends_on("fmt@9:")
     depends_on("openblas threads=openmp")
+    depends_on("fftw@3: precision=float,double")
     depends_on("mpi", when="+mpi")
     depends_on("hdf5@1.10:", when="+hdf5")
     depends_on("hdf5+mpi", when="+hdf5+mpi")
@@ -49,7 +50,6 @@ class Mpigrad(MesonPackage, CudaPackage):
     depends_on("cli11@2.2:", when="+trainer")
     depends_on("nlohmann-json@3.11:", when="+trainer")
     depends_on("tomlplusplus@3.3:", when="+examples")
-    depends_on("fftw@3:", when="+examples")
     depends_on("cairo", when="+trainer")
     depends_on("doctest", when="+tests")
     depends_on("cuda@12:", when="+cuda")
@@ -81,6 +81,7 @@ class Mpigrad(MesonPackage, CudaPackage):
             feature("cuda"),
             feature("cuda", "cudnn"),
             "-Dopenblas=enabled",
+            "-Dfftw=enabled",
             "-Dprotobuf=disabled",
             "-Dtests={0}".format("true" if self.spec.satisfies("+tests") else "false"),
         ]

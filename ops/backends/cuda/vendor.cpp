@@ -11,6 +11,9 @@
 #ifdef MPIGRAD_HAS_CUBLAS
 #include "ops/backends/cublas/vendor_cublas.h"
 #endif
+#ifdef MPIGRAD_HAS_CUFFT
+#include "ops/backends/cufft/vendor_cufft.h"
+#endif
 
 // Paths where the build found the libraries; the system's own search comes first.
 #ifndef MPIGRAD_CUDA_LIBRARIES
@@ -69,6 +72,18 @@ const CublasLt& cublas_lt() {
     const Library library("cublasLt", CUBLAS_VER_MAJOR);
     CublasLt all;
     MPIGRAD_CUBLAS_FUNCTIONS(MPIGRAD_FIND)
+    return all;
+  }();
+  return functions;
+}
+#endif
+
+#ifdef MPIGRAD_HAS_CUFFT
+const Cufft& cufft() {
+  static const Cufft functions = [] {
+    const Library library("cufft", CUFFT_VER_MAJOR);
+    Cufft all;
+    MPIGRAD_CUFFT_FUNCTIONS(MPIGRAD_FIND)
     return all;
   }();
   return functions;

@@ -17,7 +17,7 @@ HEAD = """# From PyTorch, JAX and NumPy
 
 Names are those of the [Python array API](https://data-apis.org/array-api/latest/) if it has them. A unit test compiles and runs the last
 column of every row, and this page is generated from the same rows (`tests/ops/array/translations.inc`). In all tables
-`x`, `y`, `z` are tensors of one shape, `a`, `b` matrices, `v` a vector, `u` a row [1, 3], `i`, `j`, `k`, `n` integers, `m` booleans;
+`x`, `y`, `z` are tensors of one shape, `c` is a complex one, `a`, `b` matrices, `v` a vector, `u` a row [1, 3], `i`, `j`, `k`, `n` integers, `m` booleans;
 `np` is NumPy, `jnp` is `jax.numpy`, `F` is `torch.nn.functional`. A program that uses them begins with `#include <mpigrad/mpigrad.h>`
 and `using namespace mpigrad;`. Without a type numbers are float32; with a type: `zeros({2, 3}, DType::float64)`. Integers divide towards zero, as in
 C++: `cast(i, DType::float64) / 2` equals NumPy's `i / 2`. Conditions of C++ are numbers: `if (all(x == y).item() != 0)`.

@@ -70,7 +70,7 @@ struct Page {
   Tensor k = integers({2, 2}, {0, 2, 1, 1}), labels = integers({4}, {0, 2, 1, 0}), m = x < y;
   Tensor logits = random({4, 3}, 10), volumes = random({2, 4, 4, 4, 2}, 11), filters = random({2, 3, 3, 3, 2}, 12);
   Tensor pictures = random({2, 4, 4, 2}, 13), filters2 = random({3, 3, 3, 2}, 14), lines = random({2, 5, 2}, 15);
-  Tensor filters1 = random({3, 3, 2}, 16);
+  Tensor filters1 = random({3, 3, 2}, 16), c = complex(x, y);
   FunctionOfTensor f = [](const Tensor&at) { return sum(pow(at, 3)); }, g = [](const Tensor&at) { return square(at); };
   nn::Sequential net;
 };

@@ -1,10 +1,11 @@
-// Rows of the table of ops: complex numbers. Operands and results are real numbers [..., 2], of at least
+// Rows of the table of ops: complex numbers and Fourier transforms. Operands and results are real numbers [..., 2], of at least
 // 32 bits.
 
 #include <vector>
 
 #include "ops/complex/complex.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/fft/fft.h"
 #include "ops/linear/matmul.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
@@ -57,6 +58,23 @@ std::vector<Row> complex_rows() {
          r(broadcast_to(c(x[0]), {3, 2, 4, 3}))),
        true},
       {"take of complex", {{{4, 3, 2}}}, F(r(take(c(x[0]), from_vector({3}, {2, 0, 2}, DType::int64)))), true},
+  };
+}
+
+std::vector<Row> fourier_rows() {
+  const Shape cube{3, 4, 5, 2}, real_cube{2, 3, 4, 5}, half{2, 3, 3, 4, 2};
+  return {
+      {"fft", {{cube}}, F(r(local::fft(c(x[0]), {0, 1, 2}))), true},
+      {"fft, squared", {{cube}}, F(r(square(local::fft(c(x[0]), {2, 0}))))},
+      {"fft of one dimension of real numbers", {{real_cube}}, F(r(local::fft(wide(x[0]), {-2}))), true},
+      {"ifft", {{cube}}, F(r(local::ifft(c(x[0]), {1, 2}))), true},
+      {"rfft, even", {{real_cube}}, F(r(local::rfft(wide(x[0]), {1, 2}))), true},
+      {"rfft, odd", {{real_cube}}, F(r(local::rfft(wide(x[0]), {1, 3}))), true},
+      {"rfft, squared", {{real_cube}}, F(r(square(local::rfft(wide(x[0]), {3, 2, 1}))))},
+      {"irfft, even", {{half}}, F(local::irfft(c(x[0]), {1, 2}, 4)), true},
+      {"irfft, odd", {{half}}, F(local::irfft(c(x[0]), {1, 2}, 5)), true},
+      {"irfft, squared", {{half}}, F(square(local::irfft(c(x[0]), {0, 1, 3}, 6)))},
+      {"irfft of rfft", {{real_cube}}, F(square(local::irfft(square(local::rfft(wide(x[0]), {1, 2, 3})), {1, 2, 3}, 5)))},
   };
 }
 
