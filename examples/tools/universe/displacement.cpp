@@ -87,7 +87,7 @@ ComplexField regrid(const SlabFft& from, const SlabFft& to, const ComplexField& 
 Displacement first_order(const SlabFft& fft, const ComplexField& delta) { return inverse_gradient(fft, delta, 1); }
 
 ComplexField second_order_source(const SlabFft& fft, const ComplexField& delta) {
-  const SlabFft fine(fft.shared_transport(), (3 * fft.n() + 1) / 2);
+  const SlabFft fine(fft, (3 * fft.n() + 1) / 2);
   const double ratio = std::pow(static_cast<double>(fine.n()) / static_cast<double>(fft.n()), 3);  // of the transforms' sums
   auto padded = regrid(fft, fine, delta, ratio);
   if (fine.y_range().begin == 0 && fine.y_range().size() > 0) padded[0] = 0;  // the potential has no mean

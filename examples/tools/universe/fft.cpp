@@ -1,25 +1,18 @@
 #include "examples/tools/universe/fft.h"
 
-#include <fftw3.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 
+#include "comm/fft/fft.h"
 #include "framework/base/error.h"
 #include "framework/base/host_pool.h"
+#include "framework/engine/tape.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::universe {
 
 namespace {
-
-// FFTW's planner is not thread-safe, and ranks may be threads of one process.
-std::mutex& planner() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-fftw_complex* raw(std::complex<double>* p) { return reinterpret_cast<fftw_complex*>(p); }
 
 // Never destroyed, because fields may be destroyed later.
 HostPool& field_memory() {
@@ -45,104 +38,36 @@ int balanced_owner(std::int64_t n, int parts, std::int64_t index) {
   return static_cast<int>(index < longer ? index / (base + 1) : extra + (index - longer) / base);
 }
 
-// Plans for one plane (y, z) and for one row of lines along x, executed repeatedly: with batches, FFTW would choose its algorithm
-// by the number of planes, and the rounding would depend on the number of ranks.
-struct SlabFft::Plans {
-  fftw_plan plane_forward = nullptr, plane_inverse = nullptr;
-  fftw_plan line_forward = nullptr, line_inverse = nullptr;
-
-  explicit Plans(std::int64_t size) {
-    const int n = static_cast<int>(size), half = n / 2 + 1;
-    RealField real(static_cast<std::size_t>(n) * static_cast<std::size_t>(n));
-    ComplexField complex(static_cast<std::size_t>(n) * static_cast<std::size_t>(half));
-    // Planes of an odd size are not all aligned in the same way.
-    const unsigned flags = FFTW_ESTIMATE | (n % 2 != 0 ? FFTW_UNALIGNED : 0U);
-    const std::lock_guard lock(planner());
-    plane_forward = fftw_plan_dft_r2c_2d(n, n, real.data(), raw(complex.data()), flags);
-    plane_inverse = fftw_plan_dft_c2r_2d(n, n, raw(complex.data()), real.data(), flags | FFTW_DESTROY_INPUT);
-    for (const int sign : {FFTW_FORWARD, FFTW_BACKWARD})
-      (sign == FFTW_FORWARD ? line_forward : line_inverse) = fftw_plan_many_dft(
-          1, &n, half, raw(complex.data()), nullptr, half, 1, raw(complex.data()), nullptr, half, 1, sign, flags);
-    require(plane_forward && plane_inverse && line_forward && line_inverse, "[fft] FFTW makes no plan for {}^3", n);
-  }
-  ~Plans() {
-    const std::lock_guard lock(planner());
-    for (auto plan : {plane_forward, plane_inverse, line_forward, line_inverse})
-      if (plan) fftw_destroy_plan(plan);
-  }
-  Plans(const Plans&) = delete;
-  Plans& operator=(const Plans&) = delete;
-};
-
-SlabFft::SlabFft(std::shared_ptr<Transport> transport, std::int64_t n) : transport_(std::move(transport)), n_(n) {
+SlabFft::SlabFft(const std::shared_ptr<Transport>& transport, std::int64_t n)
+    : SlabFft(transport, make_grid(Communicator(transport), {.depth = transport->size()}), n) {}
+SlabFft::SlabFft(const SlabFft& like, std::int64_t n) : SlabFft(like.transport_, like.grid_, n) {}
+SlabFft::SlabFft(std::shared_ptr<Transport> transport, GridPtr grid, std::int64_t n)
+    : transport_(std::move(transport)), grid_(std::move(grid)), n_(n) {
   require(n >= 2 && n <= 32768, "[fft] cells per side must be 2 to 32768, got {}", n);
   rows_ = balanced_block(n, transport_->size(), transport_->rank());
-  plans_ = std::make_unique<Plans>(n);
+  cells_ = split_layout(grid_, {n, n, n}, {-1, 0});
+  modes_ = split_layout(grid_, {n, n, half()}, {-1, 1});
 }
-SlabFft::~SlabFft() = default;
-SlabFft::SlabFft(SlabFft&&) noexcept = default;
-
-namespace {
-
-// [first in rows, second, z] of every rank -> [second in rows, first, z]: the distributed transpose of the first two axes. It is
-// its own inverse, because both axes have the same extent and blocks.
-ComplexField transpose(const SlabFft& fft, const ComplexField& in) {
-  auto& transport = fft.transport();
-  const std::int64_t n = fft.n(), half = fft.half(), mine = fft.x_range().size();
-  const auto ranks = transport.size();
-  ComplexField out(in.size());
-  if (ranks == 1) {
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < n; ++j) std::copy_n(in.data() + (i * n + j) * half, half, out.data() + (j * n + i) * half);
-    return out;
-  }
-  ComplexField send(in.size()), receive(in.size());
-  std::vector<std::int64_t> counts;  // of doubles; the same in both directions
-  auto* to = send.data();
-  for (int r = 0; r < ranks; ++r) {
-    const auto block = balanced_block(n, ranks, r);
-    counts.push_back(2 * mine * block.size() * half);
-    for (std::int64_t i = 0; i < mine; ++i) {
-      const auto* from = in.data() + (i * n + block.begin) * half;
-      to = std::copy(from, from + block.size() * half, to);
-    }
-  }
-  transport.alltoall(send.data(), counts, receive.data(), counts, DType::float64);
-  const auto* from = receive.data();
-  for (int r = 0; r < ranks; ++r) {
-    const auto block = balanced_block(n, ranks, r);
-    for (std::int64_t i = block.begin; i < block.end; ++i)
-      for (std::int64_t j = 0; j < mine; ++j, from += half) std::copy(from, from + half, out.data() + (j * n + i) * half);
-  }
-  return out;
-}
-
-}  // namespace
 
 ComplexField SlabFft::forward(const RealField& f) const {
-  ComplexField planes(complex_size());
-  for (std::int64_t x = 0; x < rows_.size(); ++x)  // out of place, multi-dimensional r2c: the input survives
-    fftw_execute_dft_r2c(plans_->plane_forward, const_cast<double*>(f.data()) + x * n_ * n_,
-                         raw(planes.data() + x * n_ * half()));
-  auto result = transpose(*this, planes);
-  for (std::int64_t y = 0; y < rows_.size(); ++y) {
-    auto* row = raw(result.data() + y * n_ * half());
-    fftw_execute_dft(plans_->line_forward, row, row);
-  }
+  const Untaped scope;
+  const UseDevice device(DeviceKind::cpu);
+  const Tensor x = wrap(const_cast<double*>(f.data()), {rows_.size(), n_, n_}, DType::float64).with_layout(cells_);
+  const Tensor F = permute(rfft(x, {0, 1, 2}, modes_), {1, 0, 2});
+  ComplexField result(complex_size());
+  if (!result.empty()) std::copy_n(F.data<std::complex<double>>(), result.size(), result.data());
   return result;
 }
 
 RealField SlabFft::inverse(ComplexField F) const {
-  for (std::int64_t y = 0; y < rows_.size(); ++y) {
-    auto* row = raw(F.data() + y * n_ * half());
-    fftw_execute_dft(plans_->line_inverse, row, row);
-  }
-  auto planes = transpose(*this, F);
+  const Untaped scope;
+  const UseDevice device(DeviceKind::cpu);
+  Tensor modes = permute(wrap(F.data(), {rows_.size(), n_, half()}, DType::complex128), {1, 0, 2}).with_layout(modes_);
+  F = {};
+  const Tensor x = irfft(modes, {0, 1, 2}, n_, cells_);
+  modes = {};
   RealField result(real_size());
-  for (std::int64_t x = 0; x < rows_.size(); ++x)
-    fftw_execute_dft_c2r(plans_->plane_inverse, raw(planes.data() + x * n_ * half()), result.data() + x * n_ * n_);
-  const double scale = 1.0 / (static_cast<double>(n_) * static_cast<double>(n_) * static_cast<double>(n_));
-  for (auto& value : result) value *= scale;
+  if (!result.empty()) std::copy_n(x.data<double>(), result.size(), result.data());
   return result;
 }
 

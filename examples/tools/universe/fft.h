@@ -1,6 +1,6 @@
 #pragma once
-// Distributed three-dimensional Fourier transform of real fields, in slabs: serial FFTW on the rank's planes, one alltoall
-// between the axes. Results are bitwise the same for every number of ranks, because every one-dimensional transform is.
+// Three-dimensional Fourier transforms of real fields in slabs, by rfft() and irfft(): bitwise the same for every number of
+// ranks.
 
 #include <complex>
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/distributed/grid.h"
 #include "comm/transport/transport.h"
 
 namespace mpigrad::universe {
@@ -45,9 +46,10 @@ int balanced_owner(std::int64_t n, int parts, std::int64_t index);
 // [ky in y_range(), kx, kz in [0, n/2]] (transposed; the rest follows from the field being real).
 class SlabFft {
  public:
-  SlabFft(std::shared_ptr<Transport> transport, std::int64_t n);
-  ~SlabFft();
-  SlabFft(SlabFft&&) noexcept;
+  // Collective: makes communicators.
+  SlabFft(const std::shared_ptr<Transport>& transport, std::int64_t n);
+  // Another size on the ranks and the communicators of `like`.
+  SlabFft(const SlabFft& like, std::int64_t n);
 
   std::int64_t n() const { return n_; }
   std::int64_t half() const { return n_ / 2 + 1; }
@@ -78,11 +80,13 @@ class SlabFft {
   }
 
  private:
-  struct Plans;
+  SlabFft(std::shared_ptr<Transport> transport, GridPtr grid, std::int64_t n);
+
   std::shared_ptr<Transport> transport_;
+  GridPtr grid_;
   std::int64_t n_;
   Range rows_;
-  std::unique_ptr<Plans> plans_;
+  LayoutPtr cells_, modes_;  // of [x, y, z], split over x, and of [kx, ky, kz], split over ky
 };
 
 }  // namespace mpigrad::universe
