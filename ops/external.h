@@ -18,7 +18,7 @@ struct ExternalOptions {
   bool communicates = false;
   // True if the functions accept tensors on a GPU; otherwise such tensors are refused.
   bool runs_on_gpu = false;
-  // Bit i: the adjoint reads the elements of input (output) i, of which the first 32 can be kept.
+  // Bit i: the adjoint reads the elements of input (output) i. Only the first 32 inputs and the first 32 outputs can be kept.
   unsigned keeps_inputs = ~0U, keeps_outputs = 0;
   // Layout of the outputs for distributed inputs, of which the functions see this rank's blocks. Default: an Error.
   std::function<LayoutPtr(Inputs x)> layout{};
@@ -32,8 +32,8 @@ struct ExternalFunction;
 class External {
  public:
   // The outputs for these inputs: runs the function, and records it like any op. Errors, which name the op: inputs that `infer`
-  // refuses; outputs of other types than it says; a device or a layout that the options do not allow; exceptions of the functions
-  // pass through.
+  // refuses; outputs whose types differ from its result; a device or a layout that the options do not allow. Exceptions of the
+  // functions pass through unchanged.
   Tensors operator()(Tensors x) const;
   const std::string& name() const;  // as errors and the tape have it
 
@@ -42,15 +42,16 @@ class External {
   std::shared_ptr<const detail::ExternalFunction> function_;
 };
 
-// Fills the outputs, which exist and have the types of `infer`, by mutable_data<T>(); y[i] may also be replaced by another tensor
-// of the same type, and is copied if that lies in memory of the program.
+// The outputs already exist, with the types from `infer`; the function fills them through mutable_data<T>(). It may instead
+// assign another tensor of the same type to y[i]; if that tensor is over memory of the program (Tensor::over()), it is copied.
 using ExternalForward = std::function<void(Inputs x, Outputs y)>;
 // A hand-written adjoint: adds to xbar[i], which is zero at first, the cotangent of input i, given the cotangents of the outputs.
 // `at` has the inputs and outputs that are kept, and at.wants(i). Integer tensors have no cotangents: their handles are empty.
 using ExternalAdjoint = std::function<void(const Replay& at, Inputs ybar, Outputs xbar)>;
 
-// The op y = f(x) with a hand-written adjoint: a first derivative only. A second one is refused in the name of the op, and jvp(),
-// which differentiates adjoints, too. adjoint_check() with .second = false checks the adjoint, and so does taylor_test().
+// The op y = f(x) with a hand-written adjoint: a first derivative only. A second derivative is refused with an Error that names
+// the op. jvp() is refused, too, because it differentiates the adjoint. adjoint_check() with .second = false checks the adjoint,
+// and so does taylor_test().
 //
 // Both functions run without recording, on the thread that calls the op or gradient(), maybe after the caller's function has
 // returned: what they refer to must live as long as tapes that have recorded the op.

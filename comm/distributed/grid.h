@@ -11,8 +11,9 @@ namespace mpigrad {
 // `channel` and `filter` split layers by channels: nn::LayerSplit (models/nn/module.h) says whether a rank computes some output
 // channels or takes some input channels. With both axes weights are cut in both dimensions. The trainers' --grid has filter for
 // output channels and channel for input channels.
-// `stage` is the number of stages of a pipeline (models/nn/pipeline.h), each on a grid of the other extents; grids have no such
-// axis.
+// `stage` is the number of stages of a pipeline (models/nn/pipeline.h). Each stage has a grid whose extents are the other
+// members, without an axis for `stage`. Only the layout of a tensor that one stage stores is on a grid with the axis "stage"
+// (Stages::stored).
 struct GridExtents {
   int sample = 1, depth = 1, height = 1, width = 1, channel = 1, filter = 1, stage = 1;
 };
@@ -30,7 +31,7 @@ class Grid : public GridShape {
   Overlap overlap() const { return overlap_; }
   // The ranks that differ from this one only along `axes`. Collective among them at the first use.
   Communicator along(const std::vector<int>& axes) const;
-  // The grid's numbers of these ranks, in the order of the communicator along(axes).
+  // The numbers that these ranks have in the grid, in the order of the communicator along(axes).
   std::vector<int> members(const std::vector<int>& axes) const;
   Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const override;
 
@@ -51,7 +52,7 @@ const Grid& grid_of(const Layout& layout);
 
 // Replicated on all ranks.
 LayoutPtr replicated_layout(const GridPtr& grid, const Shape& global);
-// The name before version 0.2; it will be removed in the minor version after it.
+// The name of versions before 0.2, which 0.3 will remove.
 inline LayoutPtr same_layout(const GridPtr& grid, const Shape& global) { return replicated_layout(grid, global); }
 // The layout of a plain tensor, for programs that work with and without a grid: one rank has all of it. Its grid has no
 // communicators: tensors stay plain, and nn::Module::build() with this layout builds a network for plain tensors.

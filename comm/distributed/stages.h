@@ -2,10 +2,10 @@
 // Stages of a pipeline: groups of equally many ranks, each with a grid of the same shape, and the messages between them.
 //
 // Every rank runs the whole program. A distributed tensor belongs to the stage of its grid. On the ranks of other stages it is a
-// stand-in on the dry device: type and layout without elements, so that ops on it cost almost nothing and no tape keeps them
-// (Tape::skip_dry). move() carries a tensor to another stage, and its adjoint carries the cotangent back. An op whose operands
-// belong to several stages first moves them to the last of these stages: so skip connections and weights that several stages use
-// are messages, too.
+// stand-in on the dry device (Tensor::stand_in), with a type and a layout but no elements. Ops on stand-ins cost almost nothing,
+// and tapes do not record them. move() carries a tensor to another stage, and its adjoint carries the cotangent back. An op whose
+// operands belong to several stages first moves them to the last of these stages. Skip connections, and weights that several
+// stages use, therefore travel as messages, too.
 
 #include <array>
 #include <cstdint>
@@ -19,16 +19,16 @@
 
 namespace mpigrad {
 
-// Names of the waiting for a message of another stage, and of sending one, in records of costs (framework/engine/cost.h).
+// Names used in cost records (framework/engine/cost.h) for waiting for a message from another stage, and for sending one.
 inline constexpr std::string_view waits_for_stage = "wait for a stage", sends_to_stage = "send to a stage";
 
 class Stages : public std::enable_shared_from_this<Stages> {
  public:
-  // Collective over `world`, whose ranks are `count` times those of `each`: stage 0 has the first of them. Error: another number.
+  // Collective over `world`. Its first ranks form stage 0. Error: its number of ranks is not `count` times that of `each`.
   static std::shared_ptr<const Stages> make(const Communicator& world, int count, const GridExtents& each,
                                             Overlap overlap = Overlap::automatic);
 
-  // The stages of a grid; null if it is not a stage's.
+  // The stages that a grid belongs to; null if it is not the grid of a stage.
   static std::shared_ptr<const Stages> of(const GridShape& grid);
 
   int count() const { return static_cast<int>(grids_.size()); }
@@ -40,17 +40,19 @@ class Stages : public std::enable_shared_from_this<Stages> {
   int stage_of(const Tensor& x) const { return x.layout() ? stage_of(*x.layout()->grid) : -1; }
   int stage_of(const GridShape& grid) const;
 
-  // x, of which every stage has read the same, as a tensor of one stage: for batches. x is on grid().
+  // Makes a tensor of one stage from a batch x that every stage has read. x is on grid(); on the ranks of stages other
+  // than `stage` the result is a stand-in.
   Tensor at(int stage, const Tensor& x) const;
-  // x on a later stage. Recorded, unless x is constant: the adjoint moves the cotangent back. Sending does not wait; a rank of
-  // stage `to` waits for the message. All ranks of both stages call it, at the same place of their programs.
+  // Moves x to a later stage. Recorded, unless x is constant: the adjoint moves the cotangent back. Sending does not wait; a rank
+  // of stage `to` waits for the message. All ranks of both stages call it, at the same place of their programs.
   Tensor move(const Tensor& x, int to) const;
   // The elements of x on every stage, as a constant on grid(). Collective over all ranks.
   Tensor everywhere(const Tensor& x) const;
   double everywhere(double value, int stage) const;
 
-  // The layout of a tensor that only one stage stores, on a grid of all ranks whose first axis is `stage`: blocks on the other
-  // stages are empty. `on_stage`: its layout on that stage's grid. Error: no dimension is whole.
+  // The layout, on the grid of all ranks, of a tensor that only the stage with this number stores. The first axis of this grid is
+  // named "stage"; blocks on the other stages are empty. `on_stage` is the layout on the grid of that stage. Error: all
+  // dimensions are split.
   LayoutPtr stored(int stage, const Layout& on_stage) const;
   // The replicated layout on a stage's grid.
   LayoutPtr replicated(int stage, const Shape& global) const;
@@ -87,7 +89,7 @@ class Stages : public std::enable_shared_from_this<Stages> {
     Tensor x;  // kept until the message has been received
     Pending message;
     bool forward = true;
-    std::int64_t received_in = 0;  // the pass in which a dry run takes it for received
+    std::int64_t received_in = 0;  // the pass from which a dry run treats the message as received
   };
   Stages() = default;
   bool is_received(Sent& sent) const;

@@ -1,9 +1,9 @@
 #pragma once
 // Discrete Fourier transforms (ops/fft/fft.h) of plain and distributed tensors. A transformed dimension that is split is
-// redistributed: with the other dimensions whole, slabs need one redistribution and pencils two. Its parts of rank r are a_r (N_b
-// - b_r) times the other local extents, where a_r and b_r are the extents of the rank's blocks of the dimension that was split
-// and of the one that is split then, and N_b is the extent of the latter: n (P - 1) / P elements of n, if the P ranks divide
-// both.
+// redistributed. If all other dimensions are whole, slabs (one split dimension) need one redistribution and pencils (two) need
+// two. In one redistribution, rank r sends a_r (N_b - b_r) elements times its other local extents. a_r is the extent of its block
+// of the dimension that was split before. b_r is the extent of its block of the dimension that is split afterwards, and N_b is
+// the global extent of that dimension. If the P ranks divide both extents, this is n (P - 1) / P of the rank's n elements.
 
 #include <cstdint>
 #include <vector>
@@ -13,11 +13,13 @@
 
 namespace mpigrad {
 
-// fft, rfft and irfft as in namespace local, `axes` whole or split. The result has the layout that the last redistribution made
-// (the transform stays "transposed"), with balanced cuts, or `layout`, which may cost one more. ifft(fft(x)) and irfft(rfft(x))
-// on slabs of the first and pencils of the first two of three axes end with the dimensions of x split. All ranks' results have
-// the bits of a plain tensor's. Errors: those of the local functions; grids that leave no dimension to split instead, as those of
-// three axes: the message names the redistribution to pencils; partial sums along with a split dimension that is transformed.
+// fft, rfft and irfft as in namespace local, `axes` whole or split. The result keeps the layout of the last redistribution, with
+// balanced cuts (the transform stays "transposed"). If `layout` is given, the result has that layout, which may cost one more
+// redistribution. Let x have three axes and be split along the first (slabs) or the first two (pencils). Then the results of
+// ifft(fft(x)) and irfft(rfft(x)) are split along the same dimensions as x. The elements are bit for bit those that a plain
+// tensor would give. Errors: those of the local functions; a grid that leaves no other dimension to split in place of a
+// transformed one, such as a grid with three axes (the message says how to redistribute to pencils); a partial sum of which a
+// transformed dimension is split.
 Tensor fft(const Tensor& x, const std::vector<int>& axes, const LayoutPtr& layout = {});
 Tensor ifft(const Tensor& x, const std::vector<int>& axes, const LayoutPtr& layout = {});
 Tensor rfft(const Tensor& x, const std::vector<int>& axes, const LayoutPtr& layout = {});

@@ -36,8 +36,8 @@ struct RankBoxes {
 using RankBoxesPtr = std::shared_ptr<const RankBoxes>;
 RankBoxes boxes_of(const BoxPlan& plan, int rank);
 
-// Blocks along one grid axis: the rank at place i has ranges[i] of dimension `dimension`. If the dimension is negative, it has
-// all of the tensor where ranges[i] is not empty, and else nothing.
+// Blocks along one grid axis: the rank at place i has ranges[i] of dimension `dimension`. If `dimension` is negative, that rank
+// has the whole tensor if ranges[i] is not empty, and nothing otherwise.
 struct Range {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end > begin ? end - begin : 0; }

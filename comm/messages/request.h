@@ -18,8 +18,8 @@ struct Transfer;
 }
 
 // The result of isend, irecv, iallreduce, ...; it can be moved, not copied, and is empty once it has been waited for. Every
-// request must be waited for, under the tape that recorded its start: gradient() throws an Error that names any other request. A
-// request that is not recorded waits when it is destroyed, except while an exception unwinds the stack.
+// request must be waited for under the tape that recorded its start. Otherwise gradient() throws an Error that names the request.
+// A request that is not recorded waits when it is destroyed, except while an exception unwinds the stack.
 class [[nodiscard]] Request {
  public:
   Request() = default;

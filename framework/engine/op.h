@@ -3,7 +3,7 @@
 // Ops. An op is one struct: its attributes, and
 //
 //   static constexpr OpTraits traits() { return {.name = "cube", .keeps_inputs = 1}; }
-//   Types infer(Inputs in) const                  types of the outputs; Error, naming rule and operands, if the inputs do not fit
+//   Types infer(Inputs in) const                  types of the outputs; an Error with rule and operands if the inputs do not fit
 //   void run(Cpu, Inputs in, Outputs out) const   the kernel, one per device
 //   void run(Cuda, Inputs in, Outputs out) const
 //   Tensors vjp(const Replay& at, Inputs cotangents) const   cotangents of the inputs, written in ops only
@@ -58,8 +58,8 @@ struct OpTraits {
   // True: `run` on the CPU accepts bfloat16 and float16. False: it gets 16-bit elements converted to float32, and its results are
   // rounded once.
   bool takes_half = false;
-  // False: complex tensors are refused, in the name of the op. True: the op takes them as it takes real ones; its vjp gets and
-  // returns complex cotangents dL/d(Re z) + i dL/d(Im z).
+  // False: complex tensors are refused with an Error that names the op. True: the op takes them as it takes real ones; its vjp
+  // gets and returns complex cotangents dL/d(Re z) + i dL/d(Im z).
   bool takes_complex = false;
 };
 
@@ -91,7 +91,7 @@ void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in
 double seconds_now();
 
 // Whether the communication call running on this thread is recorded: checks between ranks compare it, because a rank that does
-// not record what others do will be missing in the replay.
+// not record a call which the others record will be missing in the replay.
 bool recorded_call();
 class RecordedCall {
  public:
@@ -183,8 +183,8 @@ template <class Op>
 inline constexpr OpFunctions functions = functions_of<Op>();
 
 Tensors apply_all(const void* op, const OpFunctions& functions, Tensors in);
-// If operands are on different grids or devices: GridShape::bring_together(). For functions that compare operands' layouts before
-// they run an op.
+// Calls GridShape::bring_together() if the operands are on different grids or devices. A function that compares the layouts of
+// operands before it runs an op calls this first.
 void bring_together(std::string_view op, Tensors& in);
 // Runs only the kernel, into existing outputs.
 void run_again(const void* op, const OpFunctions& functions, Inputs in, Outputs out);

@@ -46,8 +46,8 @@ class Replay {
   // Whether the cotangent of input i is needed.
   bool wants(std::size_t i) const { return wants_[i]; }
   std::size_t inputs() const { return inputs_.size(); }
-  // The vjp no longer reads the elements of input i. If there is no other reference, their memory is free for the cotangents that
-  // it makes next.
+  // The vjp no longer reads the elements of input i. If nothing else refers to them, the vjp can reuse their memory for the
+  // cotangents that it computes next.
   void give_up(std::size_t i) const { inputs_[i] = inputs_[i].without_storage(); }
 
   Replay(std::span<Tensor> inputs, std::span<const Tensor> outputs, const std::vector<bool>& wants)
@@ -69,7 +69,7 @@ class PendingCotangent {
 };
 struct StartReduction {
   std::function<std::unique_ptr<PendingCotangent>(const Tensor& cotangent)> start;
-  std::uint64_t over = 0;  // numbers groups of ranks: cotangents with the same `over` may be added before they are reduced
+  std::uint64_t over = 0;  // the number of a group of ranks: cotangents with the same `over` may be added before they are reduced
   explicit operator bool() const { return start != nullptr; }
 };
 
@@ -94,11 +94,11 @@ class Tape {
     Vjp vjp;
     // Only for `replicate` of a parameter: starts its vjp without waiting.
     StartReduction start_reduction{};
-    // For the two entries of a request, its start and its wait: a description. A start without its wait is an Error before a
+    // A description of the request; set in its two entries, the start and the wait. A start without its wait is an Error before a
     // replay begins.
     std::shared_ptr<const std::string> request{};
     // For a plain allreduce: the number of ranks on which the output is equal although no layout says so. Set on rank 1 of the
-    // communicator only, otherwise 0: rank 0 may be the one that passes the objective for all ranks.
+    // communicator only, and 0 elsewhere. Rank 0 is left out because a correct program may let only this rank pass the objective.
     int equal_on = 0;
     double divisor = 0;  // detail::EqualValues::note
     // Write counts and hash of the kept elements, to detect overwriting: framework/engine/kept_memory.h.
@@ -121,8 +121,8 @@ class Tape {
   // Nothing flows back past tensors computed before the tape began, or under Untaped.
   Gradients gradient(const Tensor& objective = {}, const GradientOptions& options = {});
   // The same with respect to any tensors; zeros for a tensor that the objective does not depend on. That is legal, for example on
-  // a rank that does not use the tensor. If ops of this thread read the tensor while there was no tape, but none under this tape,
-  // it was most likely used too early: the first such case in a program prints a warning.
+  // a rank that does not use the tensor. If ops of this thread read the tensor before there was a tape, and no op read it under
+  // this tape, the tape most likely began too late. The first such case in a program prints a warning.
   std::vector<Tensor> gradient(const Tensor& objective, const TensorList& with_respect_to, Record record = Record::no);
   // J^T cotangents, for outputs of any shape. The memory of cotangents that are moved in and have no other reference may be
   // reused.
@@ -130,8 +130,7 @@ class Tape {
                           const std::vector<Tensor>& with_respect_to, Record record = Record::no);
 
   const std::vector<Entry>& entries() const { return entries_; }
-  // Ends recording before gradient() is called, which may then be later, while other tapes record: for schedules of
-  // micro-batches.
+  // Ends recording now. gradient() can be called later, while other tapes record, as schedules of micro-batches do.
   void stop();
 
   // Used by apply() and by composite ops.
@@ -190,9 +189,10 @@ namespace detail {
 // The two operations between ranks that ops need; comm/distributed/distributed.cpp defines them.
 //
 // Returns x, which is replicated along these grid axes, as a local tensor that varies along them: its cotangent is summed over
-// their ranks. If `dtype` has 16 bits, float32 is rounded to it after that.
+// the ranks of these axes. If `dtype` has 16 bits, a float32 x is rounded to `dtype` after x is replicated, so that the
+// sum is in float32.
 Tensor replicated(const Tensor& x, const std::vector<int>& axes, DType dtype);
-// Replaces partial sums by replicated values, by a sum over their ranks. Other tensors are returned unchanged.
+// If x is a partial sum, returns the sum over its ranks, replicated. Other tensors are returned unchanged.
 Tensor whole(const Tensor& x);
 }  // namespace detail
 

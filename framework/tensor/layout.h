@@ -49,14 +49,16 @@ struct GridShape {
   // The sum of x over the ranks that differ from this one only along `axes`, as a constant and outside of any tape: for counts.
   // Collective among these ranks. Here, without communicators, it is an Error.
   virtual Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const;
-  // Called before an op whose operands are on different grids or devices, on the grid of the first operand that has one. Grids of
-  // pipelines move the operands to one stage (comm/distributed/stages.h); others leave them, and the op refuses them.
+  // Called before an op whose operands are on different grids or devices, as a member of the grid of the first operand with a
+  // layout. Grids of pipelines move the operands to one stage (comm/distributed/stages.h); others leave them, and the op refuses
+  // them.
   virtual void bring_together(std::string_view op, std::vector<Tensor>& operands) const;
-  // x, of another grid, on this one, if both belong to one pipeline; else x.
+  // Moves x from another grid of the same pipeline to this grid. Returns x unchanged if the two grids do not belong to one
+  // pipeline.
   virtual Tensor brought(const Tensor& x) const;
 };
 
-// `same` and `share` are the names of versions before 0.2; they will be removed in the minor version after it.
+// `same` and `share` are names of versions before 0.2, which 0.3 will remove.
 enum class Placement : std::uint8_t { split, replicated, partial, same = replicated, share = partial };
 
 struct AxisPlacement {

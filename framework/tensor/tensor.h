@@ -41,8 +41,8 @@ class Tensor {
   explicit Tensor(const TensorType& type, DeviceKind device = current_device());
   // Uninitialised, in storage with `room` bytes before and after the elements.
   static Tensor with_room(const TensorType& type, DeviceKind device, std::int64_t room);
-  // For a tensor of other ranks: type without elements, on the dry device. Results of ops on stand-ins are stand-ins, and tapes
-  // do not record them.
+  // A stand-in for a tensor that only other ranks hold. It has a type but no elements, and is on the dry device. Results of ops
+  // on stand-ins are stand-ins, and tapes do not record them.
   static Tensor stand_in(const TensorType& type);
   // Uninitialised, on the device of x; a stand-in if x is one.
   static Tensor where(const Tensor& x, const TensorType& type);
@@ -50,9 +50,9 @@ class Tensor {
   // Shares `storage`, beginning at `offset` bytes.
   Tensor(const TensorType& type, std::shared_ptr<Storage> storage, std::int64_t offset = 0);
   // A tensor over row-major, contiguous memory of the caller, on `device` (a GPU: this thread's), without a copy. A pointer to
-  // const makes a read-only tensor: mutable_data() and Parameters refuse it. The memory lives at least until the last tensor that
-  // uses it is gone, tensors kept by tapes included; then `keep_alive` is released. Work of the caller on GPU memory is complete
-  // before the call. from_strided() (ops/views/strided_memory.h) copies arrays with gaps.
+  // const makes a read-only tensor: mutable_data() and Parameters refuse it. The caller must keep the memory alive until the last
+  // tensor that uses it is gone, including those that tapes keep; then `keep_alive` is released. The caller must complete its
+  // work on GPU memory before the call. from_strided() (ops/views/strided_memory.h) copies arrays with gaps.
   //
   // The memory must not change until gradients of what was computed from it are complete. A change through mutable_data(), and
   // one that storage()->note_write() announces, make gradient() an Error where the tape needs the old elements. Other changes are
@@ -108,8 +108,8 @@ class Tensor {
 
   // Identity on the tape.
   std::uint64_t id() const { return id_; }
-  // Declared constant on all ranks, or computed from constants only: no cotangent. Ops on constants only are not recorded, except
-  // for messages (comm/messages/point_to_point.h).
+  // Declared constant on all ranks, or computed from constants only: no cotangent. An op whose inputs are all constants is not
+  // recorded, unless it sends or receives a message (comm/messages/point_to_point.h).
   bool is_constant() const { return constant_; }
   const LayoutPtr& layout() const { return layout_; }
 
@@ -166,7 +166,7 @@ Tensor copied(const Tensor& x, DeviceKind to);
 // Copies and zeroes bytes in the memory of one device; does nothing on the dry device.
 void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);
 void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
-// Errors, in the name of `reader`: a null pointer to elements; an address that is not a multiple of the element size.
+// Errors, which name `reader`: a null pointer to elements; an address that is not a multiple of the element size.
 void require_memory(std::string_view reader, const void* memory, const TensorType& type);
 // Throws the error for reading elements that the tape did not keep. In a vjp it names the op, and the trait that would have kept
 // them.
@@ -211,7 +211,8 @@ struct InMessage<Tensor> {
 
 // ---- making tensors, on the current device. The tape treats them as variables; see constant().
 
-// Tensors with all elements equal to `value`, converted to dtype, to 0, or to 1. Errors: a negative extent, 2^63 bytes or more.
+// full(): all elements are `value`, converted to dtype. zeros() and ones(): all are 0 or 1. Errors: a negative extent, 2^63 bytes
+// or more.
 Tensor full(const Shape& shape, double value, DType dtype = DType::float32);
 inline Tensor zeros(const Shape& shape, DType dtype = DType::float32) { return full(shape, 0, dtype); }
 inline Tensor ones(const Shape& shape, DType dtype = DType::float32) { return full(shape, 1, dtype); }

@@ -24,7 +24,7 @@ struct Conv3dAttributes {
   Triple dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  Activation activation = Activation::none;  // in the same pass where it is fused
+  Activation activation = Activation::none;  // runs in the same pass as the convolution if it can be fused
   WeightStart start = WeightStart::glorot_uniform;
   std::optional<LayerSplit> split{};  // none: the network's choice
   bool whole = false;                 // all channels of the result on every rank, for results that cannot be split, such as a
@@ -131,7 +131,7 @@ struct BatchNormAttributes {
   StatisticsOver statistics = StatisticsOver::all;
   bool affine = true;                        // learns a factor gamma and a summand beta per channel
   double gamma_start = 1;                    // 0 for the last norm of a residual branch: the block begins as the identity
-  Activation activation = Activation::none;  // in the same pass where it is fused
+  Activation activation = Activation::none;  // runs in the same pass as the norm if it can be fused
 };
 // Channels are last. In training, statistics of the batch; in evaluation, running ones (with the unbiased variance).
 class BatchNorm : public Module {
@@ -154,7 +154,7 @@ struct GroupNormAttributes {
   double epsilon = 1e-5;
   StatisticsOver statistics = StatisticsOver::spatial_group;  // or local
   bool affine = true;                                         // learns a factor gamma and a summand beta per channel
-  Activation activation = Activation::none;                   // in the same pass where it is fused
+  Activation activation = Activation::none;                   // runs in the same pass as the norm if it can be fused
 };
 // Normalises each sample by its own statistics, in training and in evaluation. Where a group of channels lies on several ranks,
 // the channels are gathered first. With one group each sample is normalised over all its channels and cells; LayerNorm normalises
@@ -231,7 +231,7 @@ struct LinearAttributes {
   std::int64_t out = 0;
   bool bias = true;
   double bias_start = 0;
-  Activation activation = Activation::none;  // in the same pass where it is fused
+  Activation activation = Activation::none;  // runs in the same pass as the product if it can be fused
   std::optional<LayerSplit> split{};         // none: the network's choice
   bool whole = false;  // all channels of the result on every rank, for results that cannot be split, such as a network's scores
 };

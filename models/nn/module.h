@@ -58,11 +58,13 @@ Initialiser he_normal(double fan_in);
 // partial sums are reduced along the second axis, and gradients of the input along the first. The axes swap roles from layer to
 // layer, because each layer takes its input as it is split.
 //
-// Along an axis that splits samples or space, the weights are stored in parts and gathered where they are used.
+// If a layer is to be split along a grid axis that already splits samples or space, its weights are stored in parts along that
+// axis and gathered where they are used.
 struct LayerSplit {
   ChannelSplit split = ChannelSplit::none;
   std::string axis = "channel";
-  bool scatter = false;           // of channels along one axis: the sums are reduce-scattered
+  bool scatter = false;  // for ChannelSplit::channels along one axis: a reduce-scatter completes the partial sums, so that the
+                         // result is split
   std::string beside = "filter";  // a grid need not have it
   LayerSplit() = default;
   LayerSplit(ChannelSplit how, std::string along = "channel", bool scatters = false)
@@ -70,9 +72,9 @@ struct LayerSplit {
 };
 
 // A grid for some layers, over the ranks of the network's grid. It applies to the layers with weights at or below the path
-// `layers`, such as "conv5", "conv5-7" for conv5, conv6 and conv7, or "stage4". Their input is redistributed where it is on
-// another grid, and redistributed again before the next layer that is not among them. Layers without weights run on their input's
-// grid.
+// `layers`, such as "conv5", "conv5-7" for conv5, conv6 and conv7, or "stage4". Their input is redistributed if it is on another
+// grid. Their result is redistributed before the next layer that the entry does not name. Layers without weights run on their
+// input's grid.
 struct LayerGrid {
   std::string layers;
   GridPtr grid;
@@ -82,10 +84,10 @@ struct LayerGrid {
 struct BuildOptions {
   std::uint64_t seed = 0;
   DType dtype = DType::float32;  // of parameters, gradients, statistics and the optimizer's state
-  // The type in which layers compute: none is dtype; bfloat16 or float16 with a float32 dtype is mixed precision. Convolutions
-  // and products round their operands, weights included; the weights' gradients become float32 again before they are reduced over
-  // ranks. The result has the compute type, too; losses compute with it in float32. float16 needs loss scaling
-  // (framework/optim/loss_scale.h).
+  // The type in which layers compute; `dtype` if it is empty. bfloat16 or float16 together with a `dtype` of float32 is mixed
+  // precision. Convolutions and products round their operands, weights included; the weights' gradients become float32 again
+  // before they are reduced over ranks. The result has the compute type, too; losses compute with it in float32. float16 needs
+  // loss scaling (framework/optim/loss_scale.h).
   std::optional<DType> compute{};
   DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
   // For layers without a `split` of their own. Most grids have no axis `channel`, and nothing is split.
@@ -94,8 +96,8 @@ struct BuildOptions {
   std::vector<LayerGrid> grids{};
   // Stores weights that are not split along the grid in parts, one on each rank, with their gradients and the optimizer's state
   // (as in ZeRO, Rajbhandari et al. 2020). A weight is gathered where it is used, and the gathered copy lives as long as the
-  // tape; where ranks have different samples or places, the gather's adjoint, a reduce-scatter, is the reduction of the gradient.
-  // Only for layers of this library; biases and norms stay whole.
+  // tape; where ranks have different samples or different parts of space, the gather's adjoint, a reduce-scatter, is the
+  // reduction of the gradient. Only for layers of this library; biases and norms stay whole.
   bool sharded_weights = false;
   // Runs consecutive layers on different ranks (models/nn/pipeline.h). The layout of the input is on the pipeline's grid(). A
   // rank stores the parameters and statistics of its stage; files have those of all. Error: with `grids` or `sharded_weights`.
@@ -105,9 +107,10 @@ struct BuildOptions {
 class Module {
  public:
   Module();  // the root of a network
-  // A part of a network. Two parts that live at the same time may not have the same path, nor may two that the root makes while
-  // build() runs its function: they would be one layer. To share a layer, call the same object twice. Parts of parts may be made
-  // where they are used, again for each call; parts of the same name are then one layer.
+  // A part of a network. A path identifies a layer. Two parts with the same path may not exist at the same time. While build()
+  // runs the root's function, the root may also not make two parts of the same path, one after the other. To use a layer twice,
+  // call the same object twice. A part that is not the root may make its own parts in every call; those with the same name are
+  // the same layer.
   Module(Module& parent, const std::string& name);
   virtual ~Module();
   Module(const Module&) = delete;
@@ -122,8 +125,8 @@ class Module {
   virtual std::vector<Tensor> forward(const std::vector<Tensor>& inputs);
 
   // Creates all parameters for an input of this layout (or shape). To be called once; a network on the dry device can be built
-  // again. A plain_layout(), the layout of loaders without a grid, counts as a shape. Error: no layout, as plain tensors have
-  // none.
+  // again. A plain_layout(), the layout of loaders without a grid, counts as a shape. Error: a null layout, such as layout() of a
+  // plain tensor.
   void build(const LayoutPtr& input, const BuildOptions& options = {});
   void build(const Shape& input, const BuildOptions& options = {});
   // For forward(): layouts of all inputs, on one grid, or their shapes.
@@ -174,13 +177,14 @@ class Module {
   Tensor at_stage(const Tensor& x) const;
   // The result of a network: with whole channels, on the network's grid.
   Tensor given_out(const Tensor& y) const;
-  // The layout of a weight of this shape: `split`, or, without it, the layout in parts if weights are stored in parts.
+  // The layout in which a weight of this shape is stored: `split` if it is given; otherwise the layout in parts if weights are
+  // stored in parts.
   LayoutPtr stored(const LayoutPtr& split, const Shape& shape) const;
   // Generator for this module; its child(step()) is the generator of a step.
   Philox random_of_all_steps() const;
   // Generator for this module and step. A step that draws from it on the host cannot be captured.
   Philox random() const;
-  // step(), for a layer that draws numbers for it now.
+  // step(); to be called by a layer that is about to draw random numbers for this step.
   std::int64_t drawn_step() const;
   bool building() const { return root().state_->building; }
 

@@ -28,12 +28,10 @@ class Module;
 
 enum class PipelineSchedule : std::uint8_t {
   // All forward passes, then all backward passes in the reverse order (GPipe, Huang et al. 2019): each stage holds the tapes of
-  // all
-  // micro-batches.
+  // all micro-batches.
   fill_drain,
   // A stage starts backward passes as early as it can (PipeDream-Flush, Narayanan et al. 2021): stage s of P, from 0, holds at
-  // most
-  // P - s tapes.
+  // most P - s tapes.
   one_forward_one_backward,
 };
 
@@ -58,7 +56,7 @@ std::vector<PipelineTask> pipeline_tasks(PipelineSchedule schedule, int stages, 
 
 class Pipeline {
  public:
-  // Collective over `world`. Errors: another number of ranks than the grid's; another number of boundaries than stages - 1.
+  // Collective over `world`. Errors: a number of ranks other than the grid's; a number of boundaries other than stages - 1.
   static std::shared_ptr<Pipeline> make(const Communicator& world, const PipelineOptions& options);
   // On stages that exist; options.grid and options.overlap do not count.
   static std::shared_ptr<Pipeline> make(std::shared_ptr<const Stages> stages, const PipelineOptions& options);
@@ -75,7 +73,7 @@ class Pipeline {
   // A batch that every stage has read, as the network's input (of the first stage) and as the loss's target (of the last stage).
   Tensor input(const Tensor& x) const { return stages_->at(0, x); }
   Tensor target(const Tensor& y) const { return stages_->at(stages() - 1, y); }
-  // The sum over ranks of a loss of gradient(), on every rank. Collective.
+  // Returns on every rank the sum over ranks of a loss from Step::losses. Collective.
   double total(const Tensor& loss) const;
   // A result of the network on every stage, as a constant on grid(). Collective; outside gradient().
   Tensor result(const Tensor& y) const { return stages_->everywhere(y); }

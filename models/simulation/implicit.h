@@ -1,6 +1,6 @@
 #pragma once
 // Solutions of equations, with derivatives by the implicit function theorem: the iterations of a solver are never on the tape,
-// and the vjp is another solution.
+// and the vjp solves another equation.
 
 #include <cstdint>
 #include <memory>
@@ -32,10 +32,10 @@ struct SolveOptions {
 //
 //   u_bar -> b_bar = A^-T u_bar (a solve),  p_bar = -(d(A u)/dp)^T b_bar for every tensor p that A uses
 //
-// Derivatives of any order. On distributed tensors inner products do not depend on the number of ranks (global_dot.h), so neither
-// do the bits of u, if those of A do not. A, `preconditioner` and `transposed` run again in the replay and obey the rules of
-// recompute(): they capture by value. The error of the gradient is that of both solves: the tolerances are relative residuals,
-// to be multiplied by the condition number of A.
+// Derivatives of any order. On distributed tensors the inner products have the same bits on any number of ranks (global_dot.h).
+// If this also holds for A, it holds for u. A, `preconditioner` and `transposed` run again in the replay and obey the rules of
+// recompute(): they capture by value. The error of the gradient comes from both solves. The tolerances limit relative residuals;
+// the relative error of a solution can be larger by a factor of the condition number of A.
 //
 //   b   float32 or float64, plain or with a layout without partial sums; A(x) has its type and layout
 //

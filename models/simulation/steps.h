@@ -1,6 +1,7 @@
 #pragma once
-// Loops in time whose memory is chosen: the tape keeps a few states of the loop, called snapshots, and the replay computes the
-// other states again (binomial checkpointing, A. Griewank and A. Walther, "Algorithm 799: revolve", ACM TOMS 26, 2000).
+// Loops in time with a memory limit that the caller chooses: the tape keeps a few states of the loop, called snapshots, and the
+// replay computes the other states again (binomial checkpointing, A. Griewank and A. Walther, "Algorithm 799: revolve", ACM TOMS
+// 26, 2000).
 
 #include <cstdint>
 #include <functional>
@@ -29,10 +30,11 @@ using StepFunction = std::function<Tensors(const Tensors& state, std::int64_t st
 // once for all steps, so that its gradient is reduced once.
 //
 // Memory: `snapshots` states, and what a tape keeps of one step; the last step is recorded as usual. Evaluations of f: n that are
-// recorded, and step_evaluations(n, snapshots) that are not. Where a tape around the replay records, for derivatives of second
-// order, all steps run once more and are recorded, without snapshots.
+// recorded, and step_evaluations(n, snapshots) that are not. If another tape records the replay, as for second derivatives, all
+// steps run once more and all of them are recorded, without snapshots.
 //
-// Errors: n < 0 or snapshots < 0; f returns another number of tensors, or tensors of other types or layouts.
+// Errors: n < 0 or snapshots < 0; f returns a number of tensors other than that of the state, or tensors of other types or
+// layouts.
 Tensors time_steps(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options = {});
 // The same for a state of one tensor, with the number of the step or without it.
 Tensor time_steps(const std::function<Tensor(const Tensor&, std::int64_t)>& f, const Tensor& state, std::int64_t n,
@@ -49,8 +51,9 @@ struct StepsResult {
 // to those of the plain loop to rounding.
 StepsResult steps_with_results(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options = {});
 
-// The evaluations without a tape of n steps with s snapshots, the first forward pass included: r n - binomial(s + r, s + 1) with
-// the least r such that n <= binomial(s + r, s). No schedule needs fewer. Errors: n < 1 or s < 1.
+// The number of evaluations of f that no tape records, for n steps with s snapshots and with the first forward pass:
+// r n - binomial(s + r, s + 1), where r is the least number with n <= binomial(s + r, s). No schedule needs fewer.
+// Errors: n < 1 or s < 1.
 std::int64_t step_evaluations(std::int64_t n, std::int64_t s);
 
 }  // namespace mpigrad

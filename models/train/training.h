@@ -57,19 +57,22 @@ class StepProfile;
 struct RankTimes;
 
 struct FitOptions {
-  std::int64_t epochs = 1;              // in total, including those before first_epoch
-  std::int64_t first_epoch = 0;         // above 0 for a resumed training
-  EpochPosition begin{};                // position in first_epoch; losses continue as without the interruption
+  std::int64_t epochs = 1;       // in total, including those before first_epoch
+  std::int64_t first_epoch = 0;  // above 0 for a resumed training
+  // The position in first_epoch at which a resumed training run begins. The losses before it count in the mean loss of that
+  // epoch.
+  EpochPosition begin{};
   Schedule learning_rate{};             // as a function of the optimizer's step; none: the optimizer's own
   double clip_norm = 0;                 // global norm of the gradients; 0: no limit
   LossScale* loss_scale = nullptr;      // for layers in float16
   AveragedWeights* averages = nullptr;  // updated after every step of the optimizer
   // Number of micro-batches, which are batches of the loader, in a step of the optimizer. The gradient of the step is the
   // weighted mean of their gradients, and the loss of the epoch the weighted mean of their losses. The weight of a micro-batch is
-  // its number of samples, or the result of `weight` for its targets, the same on all ranks. If a loss is a mean over counted
-  // labels, its weight is their number (cross_entropy_weight() of ops/loss/loss.h, for which the host waits for a GPU); then the
-  // step does not depend on how its samples are divided into micro-batches. Weights are relative to the first micro-batch of the
-  // step: with a loss scale its weight should not be orders of magnitude below the others.
+  // its number of samples, or the result of `weight` for its targets, the same on all ranks. If the loss is a mean over the
+  // labels that are not ignored, let `weight` return the number of these labels (cross_entropy_weight() of ops/loss/loss.h; on a
+  // GPU the host waits for it). Then the step does not depend on how its samples are divided into micro-batches. Weights are
+  // relative to that of the first micro-batch of the step. With a loss scale, the first micro-batch should therefore not have a
+  // weight that is orders of magnitude below the others.
   std::int64_t accumulate = 1;
   std::function<double(const Tensor& target)> weight{};
   // On a GPU: captures a step after a few ordinary ones and then repeats it, without a call of the host for each kernel

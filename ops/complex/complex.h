@@ -1,8 +1,8 @@
 #ifndef MPIGRAD_OPS_COMPLEX_COMPLEX_H
 #define MPIGRAD_OPS_COMPLEX_COMPLEX_H
 // Complex tensors: conversions and functions that real tensors do not have. Arithmetic (+ - * / with complex and real tensors and
-// numbers, negate, abs, square), sum, mean, dot, vecdot, matmul, cast and views are where they are for real tensors; other ops
-// refuse complex tensors by name.
+// numbers, negate, abs, square), sum, mean, dot, vecdot, matmul, cast and views are declared in the same headers as for real
+// tensors. All other ops refuse complex tensors with an Error that names the op.
 //
 // The cotangent of z is dL/d(Re z) + i dL/d(Im z), as in PyTorch (JAX returns its conjugate); that of a real tensor is real. The
 // objective of gradient() is real. The inner product of a and b, which dot() returns, is Re sum conj(a) b.

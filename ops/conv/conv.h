@@ -26,9 +26,9 @@ namespace local {
 // padding mode other than zeros: the convolution of pad(x, padding), ops/array/padding.h.
 Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes = {});
 }  // namespace local
-// xbar = dT/dx, for padding with zeros, of spatial extent `extent`. As a forward op it is the transposed convolution.
+// xbar = dT/dx, which has the spatial extent `extent`; for padding with zeros. As a forward op it is the transposed convolution.
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& attributes = {});
-// wbar = dT/dw, for padding with zeros, of kernel extent `kernel`
+// wbar = dT/dw, which has the kernel extent `kernel`; for padding with zeros.
 Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {});
 namespace local {
 // activation(conv(x, w) + bias), in one pass where the activation is fused; bias [K] or none.
@@ -38,8 +38,9 @@ Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias
 
 // Transposed convolution: x: [N, D, H, W, C], w: [C, kd, kh, kw, K/groups] -> [N, D', H', W', K],
 // D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1. In every padding mode it is the adjoint of the
-// convolution with the same padding: zeros crop the result, circular adds what is beyond an end to the opposite end, replicate,
-// reflect and symmetric add it to the elements that they copy. (PyTorch's has no modes but zeros.)
+// convolution with the same padding: zeros crops the result. circular adds what lies beyond one end to the opposite end.
+// replicate, reflect and symmetric add it to the elements that they copy. (PyTorch's transposed convolution has the mode zeros
+// only.)
 struct ConvTransposeAttributes {
   Triple stride = 1, dilation = 1;
   Padding padding = 0;

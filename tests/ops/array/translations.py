@@ -19,8 +19,9 @@ Names are those of the [Python array API](https://data-apis.org/array-api/latest
 column of every row, and this page is generated from the same rows (`tests/ops/array/translations.inc`). In all tables
 `x`, `y`, `z` are tensors of one shape, `c` is a complex one, `a`, `b` matrices, `v` a vector, `u` a row [1, 3], `i`, `j`, `k`, `n` integers, `m` booleans;
 `np` is NumPy, `jnp` is `jax.numpy`, `F` is `torch.nn.functional`. A program that uses them begins with `#include <mpigrad/mpigrad.h>`
-and `using namespace mpigrad;`. Without a type numbers are float32; with a type: `zeros({2, 3}, DType::float64)`. Integers divide towards zero, as in
-C++: `cast(i, DType::float64) / 2` equals NumPy's `i / 2`. Conditions of C++ are numbers: `if (all(x == y).item() != 0)`.
+and `using namespace mpigrad;`. Tensors are float32 unless a type is given, as in `zeros({2, 3}, DType::float64)`. Integers divide towards zero, as in
+C++: `cast(i, DType::float64) / 2` equals NumPy's `i / 2`. A tensor is not a C++ condition; compare its element with a number:
+`if (all(x == y).item() != 0)`.
 `write_npy(path, x)` and `read_npy(path)` are `np.save` and `np.load`. "-" means that there is no equivalent, or no single call.
 """
 
