@@ -107,7 +107,7 @@ struct ConvTranspose3dAttributes {
   Triple output_padding = 0, dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  Activation activation = Activation::none;  // in the same pass as the bias where it is fused
+  Activation activation = Activation::none;  // runs in the same pass as the bias if it can be fused
   std::optional<LayerSplit> split{};         // none: the network's choice
   bool whole = false;  // all channels of the result on every rank, for results that cannot be split, such as a network's scores
 };

@@ -21,10 +21,10 @@ namespace mpigrad {
 // Callbacks of a run. All except the loss (or `epoch`) are optional; all are called on all ranks.
 struct TrainerHooks {
   LossFunction loss{};
-  // For trainings that do not compare predictions with targets: runs one epoch, in place of fit(). It begins at options.begin,
-  // takes learning rate, limit of the gradients' norm and loss scale from `options`, reports its steps to options.progress and
-  // options.times, updates options.averages if set, calls options.after_step after each step, and asks options.interrupts between
-  // steps. Returns nothing if options.interrupt has ended it.
+  // For training runs that do not compare predictions with targets: runs one epoch, in place of fit(). It begins at
+  // options.begin, takes learning rate, limit of the gradients' norm and loss scale from `options`, reports its steps to
+  // options.progress and options.times, updates options.averages if set, calls options.after_step after each step, and asks
+  // options.interrupts between steps. Returns nothing if options.interrupt has ended it.
   std::function<std::optional<EpochReport>(std::int64_t epoch, const FitOptions& options, Optimizer& optimizer)> epoch{};
   // Called after every epoch: returns the values of TrainerOptions::values. With averaged weights (FitOptions::averages) the
   // parameters have the averaged values during the call.
@@ -49,12 +49,12 @@ struct TrainerOptions {
   // a checkpoint comes one step late.
   std::int64_t checkpoint_every = 0, checkpoint_steps = 0;
   double checkpoint_minutes = 0;
-  // Also one before the first step, so that a training that fails at any time can be restarted from its files; and one at the
+  // Also one before the first step, so that a training run that fails at any time can be restarted from its files; and one at the
   // end, if the last one is older, so that completed epochs are not trained again.
   bool checkpoint_first = false, checkpoint_end = false;
   // Whether training waits while a checkpoint is written. Otherwise rank 0 keeps a copy of the tensors meanwhile, and a
-  // checkpoint that is due before the previous one is on the disk is skipped. The last one of a training, also of one ended by a
-  // limit or a signal, is always waited for.
+  // checkpoint that is due before the previous one is on the disk is skipped. The last one of a training run, also of one ended
+  // by a limit or a signal, is always waited for.
   bool wait_for_checkpoints = false;
   std::int64_t keep = 1;   // number of checkpoints to keep: checkpoint.h5, and older ones as checkpoint-STEP.h5
   bool keep_best = false;  // best.h5: only weights (averaged ones if any), of the epoch with the best `monitor`
@@ -100,8 +100,8 @@ std::int64_t steps_before(const Optimizer& optimizer, const FitOptions& fit, std
 // stopping uses the values of rank 0. Errors: those of fit(); on all ranks, files that cannot be written.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
-// The same for trainings with hooks.epoch, where an epoch has `steps` steps. hooks.epoch receives options.fit. Of options.fit,
-// train() itself reads only epochs, first_epoch, begin, averages and loss_scale; checkpoints store the last two.
+// The same for training runs with hooks.epoch, where an epoch has `steps` steps. hooks.epoch receives options.fit. Of
+// options.fit, train() itself reads only epochs, first_epoch, begin, averages and loss_scale; checkpoints store the last two.
 TrainerResult train(nn::Module& net, Optimizer& optimizer, std::int64_t steps, const Communicator& world,
                     const TrainerHooks& hooks, const TrainerOptions& options);
 

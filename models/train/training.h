@@ -58,7 +58,7 @@ struct RankTimes;
 
 struct FitOptions {
   std::int64_t epochs = 1;       // in total, including those before first_epoch
-  std::int64_t first_epoch = 0;  // above 0 for a resumed training
+  std::int64_t first_epoch = 0;  // above 0 for a resumed training run
   // The position in first_epoch at which a resumed training run begins. The losses before it count in the mean loss of that
   // epoch.
   EpochPosition begin{};

@@ -5,9 +5,8 @@
 //   fft    F(k) = sum over n of x(n) exp(-2 pi i k n / M)
 //   ifft   its inverse, with the factor 1 / M
 //   rfft   fft of a real x, of which the last of the axes keeps k = 0 ... floor(W / 2): the others are conjugates
-//   irfft  its inverse. The parts of the input that no real x has (imaginary parts at k = 0 and, for even W, k = W / 2 of the
-//   last
-//          axis, after the other axes are transformed) are ignored, so that the function is real-linear
+//   irfft  its inverse. The parts of the input that no real x has are ignored, so that the function is real-linear. These are
+//          the imaginary parts at k = 0 and, for even W, k = W / 2 of the last axis, after the other axes are transformed.
 //
 // Extents are arbitrary and at least 1. CPUs use FFTW: every one-dimensional problem is computed by the same plan from aligned
 // memory with unit stride, so that its bits depend neither on threads nor on ranks. GPUs use cuFFT. float32, complex64, float64
