@@ -110,6 +110,10 @@ bool Stages::is_received(Sent& sent) const {
   return sent.message.test() && (across_.transport().can_ask() || passes_[sent.forward] >= sent.received_in);
 }
 
+void Stages::poll() const {
+  std::erase_if(sent_, [&](Sent& sent) { return is_received(sent); });
+}
+
 void Stages::send(const Tensor& x, int to) const {
   if (Tape::recording() && !x.is_constant())
     Tape::record({.name = sends_to_stage,
@@ -120,7 +124,7 @@ void Stages::send(const Tensor& x, int to) const {
                     return Tensors{self->receive(type, to)};
                   }});
   if (x.elements() == 0 || !across_.moves(x)) return;
-  std::erase_if(sent_, [&](Sent& sent) { return is_received(sent); });
+  poll();
   // Memory that may be dropped until it is read again (drop_until_read) could be dropped before the message has left.
   auto kept = x.without_layout();
   if (x.storage()->can_drop())

@@ -76,6 +76,8 @@ class Stages : public std::enable_shared_from_this<Stages> {
     const Stages& stages_;
     bool forward_;
   };
+  // Lets messages on their way advance: MPI moves large ones only while its functions run.
+  void poll() const;
   // Waits until all messages of this rank have been received.
   void flush() const { sent_.clear(); }
   // Messages that this rank has sent to other stages so far.

@@ -87,6 +87,7 @@ int Pipeline::stage_of(const std::string& path, bool building) {
 }
 
 Tensor Pipeline::moved(const Tensor& x, const std::string& path, bool building) {
+  stages_->poll();
   const int to = stage_of(path, building), from = stages_->stage_of(x);
   if (from < 0 || from == to) return x;
   require(
