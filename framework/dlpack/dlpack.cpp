@@ -24,6 +24,8 @@ DLDataType described(DType type) {
     case DType::bfloat16: code = kDLBfloat; break;
     case DType::uint8:
     case DType::uint16: code = kDLUInt; break;
+    case DType::complex64:
+    case DType::complex128: code = kDLComplex; break;
     case DType::boolean: code = boolean_code; break;
     case DType::int16:
     case DType::int32:
@@ -34,7 +36,7 @@ DLDataType described(DType type) {
 
 std::optional<DType> type_of(const DLDataType& type) {
   for (const DType each : {DType::float32, DType::float64, DType::int64, DType::int32, DType::int16, DType::uint8, DType::boolean,
-                           DType::bfloat16, DType::float16, DType::uint16})
+                           DType::bfloat16, DType::float16, DType::uint16, DType::complex64, DType::complex128})
     if (const auto like = described(each); like.code == type.code && like.bits == type.bits && like.lanes == type.lanes)
       return each;
   return std::nullopt;

@@ -103,7 +103,7 @@ External op_of(Code& code) {
 
 Tensor step_in_ops(const Tensor& u, const Tensor& k) {
   static const Tensor stencil = constant(from_vector({1, 3, 3, 1, 1}, {0, 1, 0, 1, -4, 1, 0, 1, 0}, DType::float64));
-  return u + Code::dt * k * conv(u, stencil, {}, {.padding_low = {1, 1, 0}, .padding_high = {1, 1, 0}});
+  return u + Code::dt * k * conv(u, stencil, {.padding = {1, 1, 0}});
 }
 
 int main(int argc, char** argv) {

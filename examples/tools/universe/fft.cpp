@@ -52,7 +52,7 @@ SlabFft::SlabFft(std::shared_ptr<Transport> transport, GridPtr grid, std::int64_
 ComplexField SlabFft::forward(const RealField& f) const {
   const Untaped scope;
   const UseDevice device(DeviceKind::cpu);
-  const Tensor x = wrap(const_cast<double*>(f.data()), {rows_.size(), n_, n_}, DType::float64).with_layout(cells_);
+  const Tensor x = Tensor::over(f.data(), {rows_.size(), n_, n_}, DType::float64).with_layout(cells_);
   const Tensor F = permute(rfft(x, {0, 1, 2}, modes_), {1, 0, 2});
   ComplexField result(complex_size());
   if (!result.empty()) std::copy_n(F.data<std::complex<double>>(), result.size(), result.data());
@@ -62,7 +62,7 @@ ComplexField SlabFft::forward(const RealField& f) const {
 RealField SlabFft::inverse(ComplexField F) const {
   const Untaped scope;
   const UseDevice device(DeviceKind::cpu);
-  Tensor modes = permute(wrap(F.data(), {rows_.size(), n_, half()}, DType::complex128), {1, 0, 2}).with_layout(modes_);
+  Tensor modes = permute(Tensor::over(F.data(), {rows_.size(), n_, half()}, DType::complex128), {1, 0, 2}).with_layout(modes_);
   F = {};
   const Tensor x = irfft(modes, {0, 1, 2}, n_, cells_);
   modes = {};

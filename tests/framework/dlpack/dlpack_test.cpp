@@ -53,8 +53,8 @@ struct Other {
 TEST_CASE("dlpack: every type goes out and comes back without a copy") {
   REQUIRE(dlpack_available());
   for (const DType type : {DType::float64, DType::float32, DType::int64, DType::int32, DType::int16, DType::uint8, DType::boolean,
-                           DType::bfloat16, DType::float16, DType::uint16}) {
-    const Tensor x = full({2, 3}, 1, type);
+                           DType::bfloat16, DType::float16, DType::uint16, DType::complex64, DType::complex128}) {
+    const Tensor x = is_complex(type) ? zeros({2, 3}, type) : full({2, 3}, 1, type);
     auto* managed = to_dlpack(x);
     CHECK(managed->dl_tensor.ndim == 2);
     CHECK(managed->dl_tensor.shape[1] == 3);
