@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "framework/engine/op.h"
+#include "ops/recompute.h"
 
 namespace mpigrad {
 namespace {
@@ -31,6 +32,8 @@ void StageGrid::bring_together(std::string_view op, std::vector<Tensor>& operand
     if (!x) continue;
     if (stages->stage_of(x) >= 0) {
       x = stages->move(x, last);
+      // A constant with the layout of a tensor of another stage, made on this rank, too.
+      if (last != stages->mine() && !x.is_stand_in() && x.is_constant()) x = stages->stand_in(x.layout(), x.dtype(), true);
     } else if (last != stages->mine() && !x.is_stand_in()) {
       require(!x.layout() && x.is_constant(),
               "[{}] an operand of stage {} of a pipeline meets a plain tensor that is not constant, and whose gradient only that "
@@ -110,6 +113,17 @@ bool Stages::is_received(Sent& sent) const {
   return sent.message.test() && (across_.transport().can_ask() || passes_[sent.forward] >= sent.received_in);
 }
 
+void Stages::require_same_moves() const {
+  if (!across_.transport().can_ask()) return;
+  std::int64_t range[] = {moves_, -moves_};
+  across_.transport().allreduce(range, range, 2, DType::int64, CombineOp::max);
+  require(
+      range[0] == -range[1],
+      "[pipeline] the stages have moved between {} and {} tensors: something that every stage has made or read is used without "
+      "input() or target(), so that each stage takes it for its own",
+      -range[1], range[0]);
+}
+
 void Stages::poll() const {
   std::erase_if(sent_, [&](Sent& sent) { return is_received(sent); });
 }
@@ -165,6 +179,12 @@ Tensor Stages::move(const Tensor& x, int to) const {
   require(from < to, "[stages] a tensor of stage {} is used by stage {}, and tensors move to later stages only: {}", from, to, x);
   const auto known = moved_.find({x.id(), to});
   if (known != moved_.end()) return known->second;
+  require(!detail::Arrival::inside() || !Tape::recording(),
+          "[recompute] a function that is recomputed uses a tensor of stage {} in stage {}: pass what it needs as its argument, "
+          "moved "
+          "to that stage (at_stage_of): {}",
+          from, to, x);
+  ++moves_;
   const auto layout = on_grid(grids_[static_cast<std::size_t>(to)], *x.layout());
   Tensor y;
   if (mine_ != from && mine_ != to) {
@@ -199,7 +219,8 @@ double Stages::everywhere(double value, int stage) const {
 LayoutPtr Stages::stored(int stage, const Layout& on_stage) const {
   int whole = 0;
   while (whole < on_stage.global.rank() && on_stage.axis_of(whole) >= 0) ++whole;
-  require(whole < on_stage.global.rank(), "[stages] a tensor that one stage stores needs a dimension that is not split: {}",
+  require(whole < on_stage.global.rank(),
+          "[stages] a tensor that one stage stores needs a dimension, one that no axis of the stage's grid splits: {}",
           to_string(on_stage));
   Layout layout{whole_, on_stage.global, on_stage.axes};
   std::vector<std::int64_t> cuts(static_cast<std::size_t>(count()) + 1, 0);

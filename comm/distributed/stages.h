@@ -78,6 +78,9 @@ class Stages : public std::enable_shared_from_this<Stages> {
   };
   // Lets messages on their way advance: MPI moves large ones only while its functions run.
   void poll() const;
+  // Error on all ranks: stages have moved different numbers of tensors, as they do if a batch that all stages have read is used
+  // without at(). Collective over the ranks at this rank's place.
+  void require_same_moves() const;
   // Waits until all messages of this rank have been received.
   void flush() const { sent_.clear(); }
   // Messages that this rank has sent to other stages so far.
@@ -106,6 +109,7 @@ class Stages : public std::enable_shared_from_this<Stages> {
   mutable std::vector<Sent> sent_;
   mutable Traffic traffic_;
   mutable bool remembers_ = false;
+  mutable std::int64_t moves_ = 0;
   mutable std::array<std::int64_t, 2> passes_{};  // backward and forward passes so far
   mutable std::map<std::pair<std::uint64_t, int>, Tensor> moved_;
 };

@@ -123,12 +123,16 @@ void Tape::read_unrecorded(std::span<const Tensor> inputs) {
 
 namespace {
 
-// True if the op ran on tensors of other ranks.
+// True if the op ran on tensors of other ranks. Error: on some of other ranks and some of this one.
 bool of_stand_ins(const Tape::Entry& entry) {
+  bool stand_in = false, own = false;
   for (const auto* list : {&entry.outputs, &entry.inputs})
     for (const auto& x : *list)
-      if (x && x.is_stand_in()) return true;
-  return false;
+      if (x && x.storage()) (x.is_stand_in() ? stand_in : own) = true;
+  require(!stand_in || !own,
+          "[{}] its operands and results belong to different stages of a pipeline: move the operands first (nn::at_stage_of)",
+          entry.name);
+  return stand_in;
 }
 
 }  // namespace

@@ -40,6 +40,12 @@ std::shared_ptr<Pipeline> Pipeline::make(std::shared_ptr<const Stages> stages, c
   const auto& b = options.boundaries;
   require(b.empty() || static_cast<int>(b.size()) == stages->count() - 1, "[pipeline] {} stages have {} boundaries, got {}: {}",
           stages->count(), stages->count() - 1, b.size(), joined(b, ", "));
+  for (const auto* axis : {"channel", "filter"}) {
+    const auto& names = stages->grid()->names;
+    const auto found = std::find(names.begin(), names.end(), axis);
+    require(found == names.end() || stages->grid()->extents[static_cast<std::size_t>(found - names.begin())] == 1,
+            "[pipeline] stages are not combined with the axis {}", axis);
+  }
   const std::shared_ptr<Pipeline> result(new Pipeline);
   result->o_ = options;
   result->stages_ = std::move(stages);
@@ -52,7 +58,10 @@ std::vector<Tensor> Pipeline::inputs(const std::vector<Tensor>& inputs) const {
   return result;
 }
 
-void Pipeline::begin_build() { stage_of_.clear(), current_ = 0; }
+void Pipeline::begin_build() {
+  require(stage_of_.empty(), "[pipeline] a network has been built on this pipeline already: make one for each network");
+  current_ = 0;
+}
 
 void Pipeline::end_build() const {
   if (current_ + 1 == stages()) return;
@@ -81,7 +90,10 @@ int Pipeline::stage_of(const std::string& path, bool building) {
           "[pipeline] stage {} begins inside a function that is recomputed, at layer {}: choose a boundary outside", current_ + 1,
           path);
   if (measuring_) return measuring_(path), stage_of_[path] = stage();
-  if (is_boundary(path)) ++current_;
+  if (is_boundary(path)) {
+    require(!stage_of_.empty(), "[pipeline] the boundary {} is the first layer: stage 0 would be empty", path);
+    ++current_;
+  }
   stage_of_[path] = current_;
   return current_;
 }
@@ -112,6 +124,7 @@ void Pipeline::choose(const std::function<void()>& run) {
     begin_build();
     run();
     measuring_ = nullptr;
+    stage_of_.clear();
     for (std::size_t i = 0; i < begins.size(); ++i) {
       const auto end = i + 1 < begins.size() ? begins[i + 1] : log.lines.size();
       double sum = 0;
@@ -145,6 +158,10 @@ void Pipeline::choose(const std::function<void()>& run) {
 Pipeline::Step Pipeline::gradient(Parameters& parameters, std::int64_t micro_batches,
                                   const std::function<Tensor(std::int64_t m)>& loss, std::int64_t first_step) {
   require(micro_batches >= 1, "[pipeline] a step has at least one micro-batch, got {}", micro_batches);
+  require(!runs_,
+          "[pipeline] an earlier step ended with an error, and its messages are still under way: make the pipeline again");
+  parameters.require_nothing_accumulated("pipeline");
+  runs_ = true;
   struct Open {
     std::unique_ptr<Tape> tape;
     Tensor objective;
@@ -178,12 +195,16 @@ Pipeline::Step Pipeline::gradient(Parameters& parameters, std::int64_t micro_bat
     task.end = detail::seconds_now() - start;
     task.waited = waited.messages + waited.collectives - before;
   }
+  stages_->require_same_moves();
   stages_->flush();
+  runs_ = false;
   return step;
 }
 
 double Pipeline::total(const Tensor& loss) const {
-  return stages_->everywhere(is_last() ? mpigrad::total(loss) : 0, stages() - 1);
+  const int of = stages_->stage_of(loss);
+  require(of >= 0, "[pipeline] a loss has a layout, of the stage that computes it: {}", loss);
+  return stages_->everywhere(of == stage() ? mpigrad::total(loss) : 0, of);
 }
 
 Tensor at_stage_of(const Tensor& y, const Tensor& x) {

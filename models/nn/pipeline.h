@@ -111,7 +111,8 @@ class Pipeline {
   PipelineOptions o_;
   std::shared_ptr<const Stages> stages_;
   std::map<std::string, int> stage_of_;
-  int current_ = 0;  // during build()
+  int current_ = 0;    // during build()
+  bool runs_ = false;  // a step has begun and not ended
   std::function<void(const std::string& path)> measuring_;
 };
 

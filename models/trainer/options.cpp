@@ -317,6 +317,7 @@ void check(const Options& o) {
   for (const auto* key : {"grid.boundaries", "grid.pipeline"})
     if (o.given.contains(key) && grid.stage == 1)
       throw UsageError(fmt::format("{} is for a pipeline, and --grid has no stages", key));
+  if (grid.stage > 1 && grid.channel > 1) throw UsageError("--grid: stage is not combined with filter and channel");
   if (grid.stage > 1 && (o.sharded_weights || !o.grid_of.empty() || !o.onnx.empty() || o.communication == "none"))
     throw UsageError(
         "with stages in --grid there are no grid.layers, grid.sharded_weights, report.onnx and no grid.communication none");
@@ -357,8 +358,9 @@ void warn_of(const Options& o, const std::vector<NoEffect>& table, int rank) {
 void warn(const Options& o, const std::set<std::string>& own, int rank) {
   auto effective = own;
   if (o.describe) {
-    effective.insert({"data.path", "grid.extents", "grid.layers", "grid.sharded_weights", "schedule.batch", "schedule.accumulate",
-                      "precision.compute", "network.keep", "optimizer.name", "optimizer.momentum", "network.statistics"});
+    effective.insert({"data.path", "grid.extents", "grid.boundaries", "grid.pipeline", "grid.layers", "grid.sharded_weights",
+                      "schedule.batch", "schedule.accumulate", "precision.compute", "network.keep", "optimizer.name",
+                      "optimizer.momentum", "network.statistics"});
     tool::warn_of_no_effect(o.given, effective, "--describe", rank);
     return;
   }

@@ -8,6 +8,8 @@
 
 #include "models/train/checkpoint/checkpoint.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
+#include "ops/recompute.h"
 #include "ops/views/views.h"
 #include "tests/models/nn/pipelined.h"
 #include "tests/support/files.h"
@@ -243,4 +245,73 @@ TEST_CASE("pipeline: what cannot be divided is refused by name") {
   CHECK(has(
       error_text([&] { on_ranks(2, [&](const Communicator& world) { Pipelined(world, twice, {.boundaries = {"second"}}); }); }),
       "layer first is of stage 0 and gets a tensor of stage 1"));
+}
+
+namespace {
+
+// One step of a network of two stages; `loss` gets the network's result and the target.
+std::string error_of_step(const NetworkMaker& make, const std::function<Tensor(Pipelined&, const Tensor&, const Tensor&)>& loss,
+                          int times = 1) {
+  const SplitNetwork network{"small", make, {2, 4, 4, 4, 2}, {2, 4, 4, 4, 2}};
+  return error_text([&] {
+    on_ranks(2, [&](const Communicator& world) {
+      Pipelined pipelined(world, network, {.boundaries = {"second"}});
+      std::string first;
+      for (int time = 0; time < times; ++time) {
+        const auto step = [&] {
+          (void)pipelined.pipeline->gradient(*pipelined.net, 2, [&](std::int64_t m) {
+            require(times == 1 || m == 0 || time > 0, "[test] the first step fails");
+            const auto x = numbers(network.input, m, 1, pipelined.of_x), y = numbers(network.target, m, 2, pipelined.of_y);
+            return loss(pipelined, (*pipelined.net)(pipelined.pipeline->input(x)), y);
+          });
+        };
+        if (time + 1 < times) first = error_text(step);
+        else step();
+      }
+    });
+  });
+}
+
+struct TwoLayers : nn::Module {
+  explicit TwoLayers(int kind = 0) : kind(kind) {}
+  nn::Conv3d first{*this, "first", {.out = 2, .kernel = 1}}, second{*this, "second", {.out = 2, .kernel = 3, .padding = 1}},
+      third{*this, "third", {.out = 2, .kernel = 1}};
+  int kind;
+  Tensor operator()(const Tensor& x) override {
+    const auto a = first(x), b = second(a);
+    if (kind == 1) return b + recompute([this](const Tensor& z) { return third(z); }, a);
+    if (kind == 2) return recompute([this, a](const Tensor& z) { return relu(third(z + a)); }, b);
+    return third(b);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("pipeline: what would give wrong numbers is an error") {
+  const auto made = [](int kind) { return [=] { return std::make_unique<TwoLayers>(kind); }; };
+  const auto compared = [](Pipelined& p, const Tensor& result, const Tensor& y) { return mse(result, p.pipeline->target(y)); };
+  CHECK(error_of_step(made(0), compared).empty());
+  CHECK(has(error_of_step(made(1), compared), "[recompute] its operands and results belong to different stages"));
+  CHECK(has(error_of_step(made(2), compared), "[recompute] a function that is recomputed uses a tensor of stage 0 in stage 1"));
+  CHECK(has(error_of_step(made(0), [](Pipelined&, const Tensor& result, const Tensor& y) { return mse(result, y); }),
+            "is used without input() or target()"));
+  CHECK(has(error_of_step(made(0), compared, 2), "[pipeline] an earlier step ended with an error"));
+  // A constant with the layout of the result, which every rank makes.
+  CHECK(error_of_step(made(0), [](Pipelined& p, const Tensor& result, const Tensor& y) {
+          const auto noise = constant(random_normal(result.layout()->global, {.key = 9}, 0, 1, DType::float64, result.layout()));
+          return mse(result * noise, p.pipeline->target(y));
+        }).empty());
+  const auto refused = [&](const GridExtents& grid, const std::vector<std::string>& boundaries) {
+    return error_text([&] {
+      on_ranks(ranks_of(grid), [&](const Communicator& world) {
+        const SplitNetwork network{"small", made(0), {2, 4, 4, 4, 2}, {2, 4, 4, 4, 2}};
+        const Pipelined once(world, network, {.grid = grid, .boundaries = boundaries});
+        auto again = network.make();
+        again->build(once.of_x, {.dtype = DType::float64, .pipeline = once.pipeline});
+      });
+    });
+  };
+  CHECK(has(refused({.channel = 2, .stage = 2}, {"second"}), "stages are not combined with the axis channel"));
+  CHECK(has(refused({.stage = 2}, {"first"}), "the boundary first is the first layer"));
+  CHECK(has(refused({.stage = 2}, {"second"}), "a network has been built on this pipeline already"));
 }

@@ -155,7 +155,7 @@ TEST_CASE("complex: views, memory and files keep the numbers") {
   Values numbers(7);
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
   for (const std::int64_t first : {0, 1}) {
-    const Tensor part = wrap(numbers.data() + first, {3, 2}, DType::float64);
+    const Tensor part = Tensor::over(numbers.data() + first, {3, 2}, DType::float64);
     CHECK(view_as_complex(part).to_vector() == part.to_vector());
   }
   const Folder folder;
