@@ -177,13 +177,13 @@ Tensor Stages::move(const Tensor& x, int to) const {
           to, count(), x);
   if (from == to) return x;
   require(from < to, "[stages] a tensor of stage {} is used by stage {}, and tensors move to later stages only: {}", from, to, x);
-  const auto known = moved_.find({x.id(), to});
-  if (known != moved_.end()) return known->second;
   require(!detail::Arrival::inside() || !Tape::recording(),
           "[recompute] a function that is recomputed uses a tensor of stage {} in stage {}: pass what it needs as its argument, "
           "moved "
           "to that stage (at_stage_of): {}",
           from, to, x);
+  const auto known = moved_.find({x.id(), to});
+  if (known != moved_.end()) return known->second;
   ++moves_;
   const auto layout = on_grid(grids_[static_cast<std::size_t>(to)], *x.layout());
   Tensor y;

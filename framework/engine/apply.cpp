@@ -52,7 +52,7 @@ DeviceKind common_device(std::string_view op, Inputs in) {
   for (const auto& x : in) {
     if (!x) continue;
     if (!first) first = &x;
-    require(x.is_stand_in() == first->is_stand_in(),
+    require(x.device() == first->device() || x.is_stand_in() == first->is_stand_in(),
             "[{}] operands belong to different stages of a pipeline; a layer of your own calls at_stage(x) first: {}, {}", op,
             *first, x);
     require(x.device() == first->device(), "[{}] operands are on different devices: {} and {}", op, name_of(first->device()),

@@ -128,7 +128,7 @@ bool of_stand_ins(const Tape::Entry& entry) {
   bool stand_in = false, own = false;
   for (const auto* list : {&entry.outputs, &entry.inputs})
     for (const auto& x : *list)
-      if (x && x.storage()) (x.is_stand_in() ? stand_in : own) = true;
+      if (x && x.storage()) stand_in = stand_in || x.is_stand_in(), own = own || x.device() != DeviceKind::dry;
   require(!stand_in || !own,
           "[{}] its operands and results belong to different stages of a pipeline: move the operands first (nn::at_stage_of)",
           entry.name);

@@ -295,8 +295,10 @@ Tensor Module::parameter(const std::string& name, const Shape& shape, const Init
       if (!on_stage) on_stage = state.pipeline->messages().replicated(stage(), shape);
       state.on_stage[full_name] = on_stage;
     }
-    const Tensor stand_in =
-        on_stage ? Tensor({on_stage->box().extents(), state.dtype}).with_layout(on_stage) : same(Tensor({shape, state.dtype}));
+    const bool elsewhere = state.pipeline && on_stage->grid != state.pipeline->grid();
+    const Tensor stand_in = elsewhere  ? state.pipeline->messages().stand_in(on_stage, state.dtype)
+                            : on_stage ? Tensor({on_stage->box().extents(), state.dtype}).with_layout(on_stage)
+                                       : same(Tensor({shape, state.dtype}));
     detail::name_parameter(stand_in, full_name);
     return stand_in;
   }
