@@ -12,14 +12,14 @@ namespace mpigrad {
 namespace {
 
 using namespace transport_checks;
-using Counts = std::vector<std::int64_t>;
+using Lengths = std::vector<std::int64_t>;
 
 // The contribution of a rank to a call: its arguments and a copy of its data, complete at `ready`. The address of the Post
 // travels through the host transport, and each of the `readers` releases it once. The posts of a failed rank are never deleted,
 // because others may read them.
 struct Post {
   Call call;  // for a message: the count, its sender as `root`, its tag in `counts`
-  Counts counts, receive_counts;
+  Lengths counts, receive_counts;
   std::int64_t bytes = 0;
   DeviceMemory::Bytes data;
   int place = 0;
@@ -233,7 +233,7 @@ class InProcessTransport final : public ForwardingTransport {
     auto posts = std::make_unique<Posts>();
     posts->all.resize(static_cast<std::size_t>(size()));
     posts->mine = post.release();
-    const Counts one(posts->all.size(), 1);
+    const Lengths one(posts->all.size(), 1);
     auto operation = inner().begin(
         {.kind = CollectiveKind::allgather, .in = &posts->mine, .out = posts->all.data(), .type = DType::int64, .counts = one});
     return pending<StartedPosts>(memory_, rank(), std::move(posts), std::move(operation));
