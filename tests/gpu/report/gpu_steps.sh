@@ -25,7 +25,7 @@ products 15 90 unit gpu: products*,gpu: NaN: activations behind products*
 views 5 60 unit gpu: strided*,gpu: print*
 optimizers 5 60 unit gpu: optimizers*,gpu: lars*
 nan 5 60 unit gpu: NaN: every*
-memory 20 120 unit gpu: copies*,gpu: streams*,gpu: a step waits*,gpu: what kernels find*,gpu: more memory*
+memory 20 120 unit gpu: copies*,gpu: streams*,gpu: a step waits*,gpu: what kernels find*,gpu: more memory*,gpu: dlpack*,gpu: over*,gpu: external*
 transports 10 90 unit gpu: transports*,gpu: collectives*,gpu: boxes*,gpu: no host waits*
 graphs 20 120 unit gpu: a graph*,gpu: what cannot*,gpu: the masks*,gpu: why steps*,gpu: capturing*,gpu: a captured step*
 captured 30 180 unit gpu: training with a captured*,gpu: training falls back*,gpu: CosmoFlow*
