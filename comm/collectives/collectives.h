@@ -31,7 +31,7 @@ enum class BlockRows : std::uint8_t {
 };
 // How a kind of collective treats blocks.
 struct BlockTraits {
-  CollectiveKind transpose = CollectiveKind::barrier;  // the transpose of the collective, by sum
+  CollectiveKind transpose = CollectiveKind::barrier;  // the transpose of the collective; if the collective reduces, then by sum
   BlockRows in = BlockRows::none, out = BlockRows::none;
   bool in_place = false;  // input and result share one buffer
 };
@@ -107,7 +107,8 @@ namespace ops {
 struct AllReduce {
   Communicator comm;
   static constexpr OpTraits traits() { return {.name = "allreduce", .communicates = true, .takes_complex = true}; }
-  int equal_on() const { return comm.rank() == 1 ? comm.size() : 0; }  // not on rank 0, which may contribute the objective of all
+  // Not on rank 0, because it may be the only rank that passes an objective, for all others.
+  int equal_on() const { return comm.rank() == 1 ? comm.size() : 0; }
   Types infer(Inputs in) const { return {in[0].type()}; }
   void run(Inputs in, Outputs out) const;
   Tensors vjp(const Replay&, Inputs g) const { return {allreduce(g[0], comm)}; }

@@ -12,8 +12,8 @@ namespace mpigrad {
 // channels or takes some input channels. With both axes weights are cut in both dimensions. The trainers' --grid has filter for
 // output channels and channel for input channels.
 // `stage` is the number of stages of a pipeline (models/nn/pipeline.h). Each stage has a grid whose extents are the other
-// members, without an axis for `stage`. Only the layout of a tensor that one stage stores is on a grid with the axis "stage"
-// (Stages::stored).
+// members, without an axis for `stage`. A grid with an axis "stage" occurs only in the layouts that Stages::stored() returns:
+// they describe, on the grid of all ranks, a tensor that one stage stores.
 struct GridExtents {
   int sample = 1, depth = 1, height = 1, width = 1, channel = 1, filter = 1, stage = 1;
 };

@@ -94,7 +94,8 @@ class Stages : public std::enable_shared_from_this<Stages> {
     Tensor x;  // kept until the message has been received
     Pending message;
     bool forward = true;
-    std::int64_t received_in = 0;  // the pass from which a dry run treats the message as received
+    // Only for dry runs: as soon as passes_ has reached this number, the message counts as received.
+    std::int64_t received_in = 0;
   };
   Stages() = default;
   bool is_received(Sent& sent) const;

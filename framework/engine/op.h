@@ -16,15 +16,17 @@
 //   Tensor reuse(Inputs in) const                 in addition to run: memory for the output, or none; see sole_owner
 //   unsigned kept_inputs() const, kept_outputs() const    keeps_inputs, keeps_outputs, where they depend on the attributes
 //   int equal_on() const                          on how many ranks the output is equal without a replicated layout
-//   double divisor() const                        for ops that divide or multiply by a number: detail::EqualValues::note
+//   double divisor() const                        for ops that scale by a number or add one: the number by which the op divides,
+//                                                 infinity if it multiplies, 1 if it only adds a number or changes the sign;
+//                                                 used only for the warning about equal objectives (detail::EqualValues::note)
 //   auto start_reduction(const Tensor& cotangent) const   starts the vjp of a parameter's replication without waiting, and
-//   std::uint64_t reduces_over() const            the number of the group of ranks that it sums over
+//   std::uint64_t reduces_over() const            identifies the group of ranks that it sums over (Communicator::number())
 //
 // traits() is a function, so that a struct inside a function can be an op. A misspelt trait does not compile.
 
-// Kernels: the library's ops declare both. run(Cuda, ...) is defined in *_cuda.cpp, and a missing one is a link error; the code
-// after `#else` there is for builds without CUDA, where no tensor can be on a GPU, so it is never reached. An op of a user that
-// does not declare run(Cuda, ...) gives an Error on a GPU.
+// Kernels: the library's ops declare run(Cpu, ...) and run(Cuda, ...). run(Cuda, ...) is defined in *_cuda.cpp; if it is missing,
+// linking fails. In builds without CUDA the code after `#else` in these files defines stubs, so that linking succeeds; they are
+// never called, because no tensor is on a GPU. An op of a user that does not declare run(Cuda, ...) gives an Error on a GPU.
 
 #include <concepts>
 #include <span>
@@ -114,8 +116,8 @@ inline bool sole_owner(const Tensor& cotangent) {
 
 namespace detail {
 
-// The functions of an op that apply() needs, without the type of the op: the same code then runs every op, and a file that
-// defines an op compiles little else. Null where the op does not define the function.
+// The functions of an op that apply() needs, with the op's type erased: apply_all() is compiled once for all ops, and a file that
+// defines an op compiles quickly. Null where the op does not define the function.
 struct OpFunctions {
   OpTraits traits;
   Types (*infer)(const void* op, Inputs in) = nullptr;

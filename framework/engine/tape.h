@@ -69,7 +69,8 @@ class PendingCotangent {
 };
 struct StartReduction {
   std::function<std::unique_ptr<PendingCotangent>(const Tensor& cotangent)> start;
-  std::uint64_t over = 0;  // the number of a group of ranks: cotangents with the same `over` may be added before they are reduced
+  // Identifies the group of ranks (Communicator::number()): cotangents with the same `over` may be added before they are reduced.
+  std::uint64_t over = 0;
   explicit operator bool() const { return start != nullptr; }
 };
 
@@ -97,8 +98,9 @@ class Tape {
     // A description of the request; set in its two entries, the start and the wait. A start without its wait is an Error before a
     // replay begins.
     std::shared_ptr<const std::string> request{};
-    // For a plain allreduce: the number of ranks on which the output is equal although no layout says so. Set on rank 1 of the
-    // communicator only, and 0 elsewhere. Rank 0 is left out because a correct program may let only this rank pass the objective.
+    // To warn of an objective that would be counted once per rank: for a plain allreduce, the size of its communicator, on whose
+    // ranks the output is equal. Only rank 1 sets it; on all other ranks, and for other ops, it is 0. Rank 0 does not, because in
+    // a correct program rank 0 may be the only one that passes the objective.
     int equal_on = 0;
     double divisor = 0;  // detail::EqualValues::note
     // Write counts and hash of the kept elements, to detect overwriting: framework/engine/kept_memory.h.
@@ -189,8 +191,8 @@ namespace detail {
 // The two operations between ranks that ops need; comm/distributed/distributed.cpp defines them.
 //
 // Returns x, which is replicated along these grid axes, as a local tensor that varies along them: its cotangent is summed over
-// the ranks of these axes. If `dtype` has 16 bits, a float32 x is rounded to `dtype` after x is replicated, so that the
-// sum is in float32.
+// the ranks of these axes. If `dtype` has 16 bits, a float32 x is rounded to `dtype` only after x is replicated. The
+// backward pass therefore converts the cotangent to float32 first, and sums over ranks in float32.
 Tensor replicated(const Tensor& x, const std::vector<int>& axes, DType dtype);
 // If x is a partial sum, returns the sum over its ranks, replicated. Other tensors are returned unchanged.
 Tensor whole(const Tensor& x);

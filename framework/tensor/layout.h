@@ -7,7 +7,8 @@
 //   replicated  one value, stored on all ranks of the axis; its cotangent is replicated, too;
 //   partial     a partial sum: the value is the sum over the ranks of the axis. Its cotangent is replicated.
 // A tensor without a layout is plain: nothing says how its values on different ranks are related, and an op whose operands are
-// all plain is local. Functions of comm/distributed/ treat a plain parameter of a distributed tensor as equal on all ranks.
+// all plain is local. If functions of comm/distributed/ get a distributed tensor and a plain parameter, such as a weight, they
+// take the parameter to be equal on all ranks.
 
 #include <cstdint>
 #include <memory>
@@ -49,9 +50,9 @@ struct GridShape {
   // The sum of x over the ranks that differ from this one only along `axes`, as a constant and outside of any tape: for counts.
   // Collective among these ranks. Here, without communicators, it is an Error.
   virtual Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const;
-  // Called before an op whose operands are on different grids or devices, as a member of the grid of the first operand with a
-  // layout. Grids of pipelines move the operands to one stage (comm/distributed/stages.h); others leave them, and the op refuses
-  // them.
+  // Called before an op whose operands are on different grids or devices. It is called on the grid of the first operand that has
+  // a layout. Grids of pipelines move the operands to one stage (comm/distributed/stages.h); others leave them, and the op
+  // refuses them.
   virtual void bring_together(std::string_view op, std::vector<Tensor>& operands) const;
   // Moves x from another grid of the same pipeline to this grid. Returns x unchanged if the two grids do not belong to one
   // pipeline.

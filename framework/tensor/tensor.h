@@ -216,7 +216,8 @@ struct InMessage<Tensor> {
 Tensor full(const Shape& shape, double value, DType dtype = DType::float32);
 inline Tensor zeros(const Shape& shape, DType dtype = DType::float32) { return full(shape, 0, dtype); }
 inline Tensor ones(const Shape& shape, DType dtype = DType::float32) { return full(shape, 1, dtype); }
-// With shape, type and layout of x; if x is a partial sum, local tensors.
+// With the shape, type and layout of x. If x is a partial sum, the result has no layout, because equal values on all ranks are
+// not a partial sum.
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 // 0, 1, ..., n - 1

@@ -55,8 +55,9 @@ Initialiser he_normal(double fan_in);
 //
 // Where the grid also has the axis `beside`, a layer is split both ways: a layer that is not grouped computes some of the
 // result's channels along one axis and takes some of the input's along the other. Its weights are split in both dimensions;
-// partial sums are reduced along the second axis, and gradients of the input along the first. The axes swap roles from layer to
-// layer, because each layer takes its input as it is split.
+// partial sums are reduced along the second axis, and gradients of the input along the first. A layer takes its input's channels
+// along the axis that already splits them, and computes its output's channels along the other. So the axes swap roles from layer
+// to layer.
 //
 // If a layer is to be split along a grid axis that already splits samples or space, its weights are stored in parts along that
 // axis and gathered where they are used.
@@ -94,7 +95,7 @@ struct BuildOptions {
   LayerSplit split = ChannelSplit::filters;
   // The first entry that names a layer applies to it. Error: an entry that names no layer.
   std::vector<LayerGrid> grids{};
-  // Stores weights that are not split along the grid in parts, one on each rank, with their gradients and the optimizer's state
+  // If a weight is not split along the grid, each rank stores only one part of it, of its gradient and of the optimizer's state
   // (as in ZeRO, Rajbhandari et al. 2020). A weight is gathered where it is used, and the gathered copy lives as long as the
   // tape; where ranks have different samples or different parts of space, the gather's adjoint, a reduce-scatter, is the
   // reduction of the gradient. Only for layers of this library; biases and norms stay whole.
@@ -107,10 +108,10 @@ struct BuildOptions {
 class Module {
  public:
   Module();  // the root of a network
-  // A part of a network. A path identifies a layer. Two parts with the same path may not exist at the same time. While build()
-  // runs the root's function, the root may also not make two parts of the same path, one after the other. To use a layer twice,
-  // call the same object twice. A part that is not the root may make its own parts in every call; those with the same name are
-  // the same layer.
+  // A part of a network. A path identifies a layer. Two parts with the same path may not exist at the same time. During
+  // build(), moreover, the root's function must not make a second part with a path that it has used, even if the first part no
+  // longer exists. To use a layer twice, call the same object twice. A part that is not the root may make its own parts in every
+  // call; those with the same name are the same layer.
   Module(Module& parent, const std::string& name);
   virtual ~Module();
   Module(const Module&) = delete;
@@ -182,7 +183,8 @@ class Module {
   LayoutPtr stored(const LayoutPtr& split, const Shape& shape) const;
   // Generator for this module; its child(step()) is the generator of a step.
   Philox random_of_all_steps() const;
-  // Generator for this module and step. A step that draws from it on the host cannot be captured.
+  // Generator for this module and step. On a GPU, a step in which the host draws from it cannot be captured as a graph
+  // (FitOptions::graph).
   Philox random() const;
   // step(); to be called by a layer that is about to draw random numbers for this step.
   std::int64_t drawn_step() const;

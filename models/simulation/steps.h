@@ -21,16 +21,16 @@ using StepFunction = std::function<Tensors(const Tensors& state, std::int64_t st
 
 // The state after n steps. Without a tape it is a plain loop.
 //
-//   f      may use parameters, which get gradients, and communicate. It runs again in the replay, after this call has returned:
-//          it captures tensors and numbers by value, or refers to objects that outlive the tape, and computes the same in each
-//          run. Random numbers are functions of the step: random_normal(shape, random.child(step))
+//   f      may communicate, and may use parameters; they get gradients. It runs again in the replay, after this call has
+//          returned: it captures tensors and numbers by value, or refers to objects that outlive the tape, and computes the same
+//          in each run. Random numbers are functions of the step: random_normal(shape, random.child(step))
 //   state  tensors of any types and layouts
 //
 // Values and gradients are, bit for bit, those of a tape that records the plain loop. A parameter that f replicates is replicated
 // once for all steps, so that its gradient is reduced once.
 //
-// Memory: `snapshots` states, and what a tape keeps of one step; the last step is recorded as usual. Evaluations of f: n that are
-// recorded, and step_evaluations(n, snapshots) that are not. If another tape records the replay, as for second derivatives, all
+// Memory: `snapshots` states, and what a tape keeps of one step; the last step is recorded as usual. f is evaluated n times with
+// recording and step_evaluations(n, snapshots) times without. If another tape records the replay, as for second derivatives, all
 // steps run once more and all of them are recorded, without snapshots.
 //
 // Errors: n < 0 or snapshots < 0; f returns a number of tensors other than that of the state, or tensors of other types or
@@ -51,7 +51,7 @@ struct StepsResult {
 // to those of the plain loop to rounding.
 StepsResult steps_with_results(const StepFunction& f, const Tensors& state, std::int64_t n, const StepsOptions& options = {});
 
-// The number of evaluations of f that no tape records, for n steps with s snapshots and with the first forward pass:
+// The number of evaluations of f that no tape records, those of the forward pass included, for n steps with s snapshots:
 // r n - binomial(s + r, s + 1), where r is the least number with n <= binomial(s + r, s). No schedule needs fewer.
 // Errors: n < 1 or s < 1.
 std::int64_t step_evaluations(std::int64_t n, std::int64_t s);

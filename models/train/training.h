@@ -68,11 +68,11 @@ struct FitOptions {
   AveragedWeights* averages = nullptr;  // updated after every step of the optimizer
   // Number of micro-batches, which are batches of the loader, in a step of the optimizer. The gradient of the step is the
   // weighted mean of their gradients, and the loss of the epoch the weighted mean of their losses. The weight of a micro-batch is
-  // its number of samples, or the result of `weight` for its targets, the same on all ranks. If the loss is a mean over the
-  // labels that are not ignored, let `weight` return the number of these labels (cross_entropy_weight() of ops/loss/loss.h; on a
-  // GPU the host waits for it). Then the step does not depend on how its samples are divided into micro-batches. Weights are
-  // relative to that of the first micro-batch of the step. With a loss scale, the first micro-batch should therefore not have a
-  // weight that is orders of magnitude below the others.
+  // its global number of samples, or what `weight` returns for its targets. `weight` must return the same number on all ranks:
+  // for split targets, a sum over ranks. If the loss is a mean over the labels that are not ignored, let `weight` return the
+  // number of these labels (cross_entropy_weight() of ops/loss/loss.h; on a GPU the host waits for it). Then the step does not
+  // depend on how its samples are divided into micro-batches. Weights are relative to that of the first micro-batch of the step.
+  // With a loss scale, the first micro-batch should therefore not have a weight that is orders of magnitude below the others.
   std::int64_t accumulate = 1;
   std::function<double(const Tensor& target)> weight{};
   // On a GPU: captures a step after a few ordinary ones and then repeats it, without a call of the host for each kernel

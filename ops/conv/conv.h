@@ -37,10 +37,10 @@ Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias
 }  // namespace local
 
 // Transposed convolution: x: [N, D, H, W, C], w: [C, kd, kh, kw, K/groups] -> [N, D', H', W', K],
-// D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1. In every padding mode it is the adjoint of the
-// convolution with the same padding: zeros crops the result. circular adds what lies beyond one end to the opposite end.
-// replicate, reflect and symmetric add it to the elements that they copy. (PyTorch's transposed convolution has the mode zeros
-// only.)
+// D' = (D - 1) stride - low - high + dilation (kd - 1) + output_padding + 1. In each mode it is the adjoint of the convolution
+// with the same padding. What lies beyond an end is dropped with mode zeros, and added to the opposite end with mode circular.
+// With the modes replicate, reflect and symmetric it is added to the elements from which pad() copies. (PyTorch's transposed
+// convolution has the mode zeros only.)
 struct ConvTransposeAttributes {
   Triple stride = 1, dilation = 1;
   Padding padding = 0;

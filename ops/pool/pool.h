@@ -10,8 +10,9 @@ namespace mpigrad {
 
 struct PoolAttributes {
   Triple kernel = 1, stride = 1, dilation = 1;
-  Padding padding = 0;     // zeros: places without an element, see count_include_pad; other modes: the pooling
-                           // of pad(x, padding), ops/array/padding.h, so an average counts the copies
+  Padding padding = 0;     // mode zeros: padding adds nothing to a sum and is never the maximum; count_include_pad says whether
+                           // an average counts it; other modes: the pooling of pad(x, padding), ops/array/padding.h, so an
+                           // average counts the copies
   bool ceil_mode = false;  // adds a last, partial window, even if it is the only one; no window starts in the right padding
   bool count_include_pad = true;  // true: divide by the size of the window inside the padded input; false: by its elements that
                                   // are not padding
