@@ -61,11 +61,9 @@ class Pipeline {
   // On stages that exist; options.grid and options.overlap do not count.
   static std::shared_ptr<Pipeline> make(std::shared_ptr<const Stages> stages, const PipelineOptions& options);
 
-  const PipelineOptions& options() const { return o_; }
-  const std::vector<std::string>& boundaries() const { return o_.boundaries; }  // after build() also those that it chose
+  const PipelineOptions& options() const { return o_; }  // after build() with the boundaries that it chose
   int stage() const { return stages_->mine(); }
   int stages() const { return stages_->count(); }
-  bool is_last() const { return stage() + 1 == stages(); }
   // The grid of this rank's stage: for loaders, and for the layout that build() gets.
   const GridPtr& grid() const { return stages_->grid(); }
   const Stages& messages() const { return *stages_; }
