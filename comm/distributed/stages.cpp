@@ -104,12 +104,6 @@ LayoutPtr on_grid(const GridPtr& grid, Layout layout) {
 
 Tensor Stages::at(int stage, const Tensor& x) const {
   require(stage_of(x) == mine_, "[stages] what all stages have read has a layout on the grid of this rank's stage: {}", x);
-  const auto& layout = *x.layout();
-  const int samples = layout.axis_of(0);
-  require(samples < 0 || layout.global[0] >= layout.grid->extents[static_cast<std::size_t>(samples)],
-          "[pipeline] a micro-batch of {} samples for {} ranks along {}: each rank needs one", layout.global[0],
-          samples < 0 ? 1 : layout.grid->extents[static_cast<std::size_t>(samples)],
-          samples < 0 ? "" : layout.grid->names[static_cast<std::size_t>(samples)]);
   if (stage == mine_) return x;
   return stand_in(on_grid(grids_.at(static_cast<std::size_t>(stage)), *x.layout()), x.dtype(), x.is_constant());
 }

@@ -132,6 +132,9 @@ void Pipeline::choose(const std::function<void()>& run) {
       flops.push_back(sum);
     }
   }
+  // Ranks with blocks of unlike extents count unlike operations, and all must choose the same boundaries.
+  if (auto& ranks = grid()->world().transport(); ranks.can_ask())
+    ranks.allreduce(flops.data(), flops.data(), static_cast<std::int64_t>(flops.size()), DType::float64, CombineOp::max);
   const auto n = paths.size(), count = static_cast<std::size_t>(stages());
   require(n >= count, "[pipeline] a network of {} layer{} has no {} stages", n, n == 1 ? "" : "s", count);
   std::vector<double> until(n + 1, 0);

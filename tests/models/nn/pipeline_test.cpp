@@ -90,8 +90,10 @@ TEST_CASE("pipeline: networks trained in stages equal those of one rank") {
        std::vector<Case>{{"CosmoFlow", 3, {.stage = 2}},
                          {"CosmoFlow", 2, {.depth = 2, .stage = 3}, fill_drain},
                          {"CosmoFlow with batch norm", 2, {.sample = 2, .stage = 2}},
+                         {"CosmoFlow with batch norm", 2, {.sample = 3, .stage = 2}},  // a rank of each stage has no sample
                          {"AlexNet", 5, {.stage = 4}},
                          {"ResNet", 4, {.stage = 3}},
+                         {"ResNet", 2, {.sample = 3, .stage = 3}},
                          {"ResNet-50 that begins as its shortcuts", 2, {.stage = 6}},
                          {"U-Net of maxima and batch norm", 2, {.depth = 2, .stage = 2}},
                          {"U-Net of maxima and batch norm", 4, {.stage = 3}},
