@@ -63,14 +63,27 @@ template void matmul(const MatmulProblem&, const double*, const double*, double*
 template <class T>
 void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
                 const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc) {
-  for (std::int64_t i = 0; i < m; ++i) {
-    T* row = c + i * ldc;
-    if (!accumulate) std::fill_n(row, n, T{0});
-    for (std::int64_t l = 0; l < k; ++l) {
-      const T factor = transpose_a ? a[l * lda + i] : a[i * lda + l];
-      for (std::int64_t j = 0; j < n; ++j) row[j] += factor * (transpose_b ? b[j * ldb + l] : b[l * ldb + j]);
+  // Sums of `few` products in T, and of these sums in double: a sum of a million products in float alone is off by a percent.
+  constexpr std::int64_t few = 64, columns = 256;
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j0 = 0; j0 < n; j0 += columns) {
+      const std::int64_t count = std::min(columns, n - j0);
+      double sums[columns];
+      T part[columns];
+      T* row = c + i * ldc + j0;
+      for (std::int64_t j = 0; j < count; ++j) sums[j] = accumulate ? static_cast<double>(row[j]) : 0;
+      for (std::int64_t l0 = 0; l0 < k; l0 += few) {
+        std::fill_n(part, count, T{0});
+        for (std::int64_t l = l0; l < std::min(l0 + few, k); ++l) {
+          const T factor = transpose_a ? a[l * lda + i] : a[i * lda + l];
+          const T* from = transpose_b ? b + j0 * ldb + l : b + l * ldb + j0;
+          const std::int64_t step = transpose_b ? ldb : 1;
+          for (std::int64_t j = 0; j < count; ++j) part[j] += factor * from[j * step];
+        }
+        for (std::int64_t j = 0; j < count; ++j) sums[j] += static_cast<double>(part[j]);
+      }
+      for (std::int64_t j = 0; j < count; ++j) row[j] = static_cast<T>(sums[j]);
     }
-  }
 }
 
 template <class T>

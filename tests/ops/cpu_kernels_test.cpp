@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ops/backends/blas/blas.h"
 #include "ops/backends/implementation.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
@@ -155,6 +156,23 @@ TEST_CASE_TEMPLATE("matmul agrees with the plain one", T, float, double) {
       CHECK(error_in_epsilons(c, plain, scale) < allowed);
     }
   }
+}
+
+TEST_CASE("the plain product adds a million numbers of one sign without losing digits") {
+  constexpr std::int64_t n = 3, k = 1 << 20;
+  std::vector<float> a(k), b(n * k), c(n);
+  std::vector<double> expected(n);
+  for (std::int64_t l = 0; l < k; ++l) {
+    a[l] = 0.1F + 1e-3F * static_cast<float>(l % 7);
+    for (std::int64_t j = 0; j < n; ++j) {
+      b[l * n + j] = 0.3F + 1e-2F * static_cast<float>((l + j) % 5);
+      expected[j] += static_cast<double>(a[l]) * static_cast<double>(b[l * n + j]);
+    }
+  }
+  plain_gemm(false, false, 1, n, k, a.data(), k, b.data(), n, false, c.data(), n);
+  for (std::int64_t j = 0; j < n; ++j) CHECK(static_cast<double>(c[j]) == doctest::Approx(expected[j]).epsilon(3e-7));
+  plain_gemm(false, false, 1, n, k, a.data(), k, b.data(), n, true, c.data(), n);
+  for (std::int64_t j = 0; j < n; ++j) CHECK(static_cast<double>(c[j]) == doctest::Approx(2 * expected[j]).epsilon(3e-7));
 }
 
 TEST_CASE_TEMPLATE("channel statistics", T, float, double) {
