@@ -211,9 +211,9 @@ Tensor Stages::everywhere(const Tensor& x) const {
   return y.with_layout(on_grid(grid(), *x.layout()));
 }
 
-double Stages::everywhere(double value, int stage) const {
-  across_.transport().bcast(&value, 1, DType::float64, stage);
-  return value;
+std::vector<double> Stages::everywhere(std::vector<double> values, int stage) const {
+  across_.transport().bcast(values.data(), static_cast<std::int64_t>(values.size()), DType::float64, stage);
+  return values;
 }
 
 LayoutPtr Stages::stored(int stage, const Layout& on_stage) const {

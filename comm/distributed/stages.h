@@ -48,7 +48,8 @@ class Stages : public std::enable_shared_from_this<Stages> {
   Tensor move(const Tensor& x, int to) const;
   // The elements of x on every stage, as a constant on grid(). Collective over all ranks.
   Tensor everywhere(const Tensor& x) const;
-  double everywhere(double value, int stage) const;
+  // Of `stage`, on all ranks. Collective over all ranks.
+  std::vector<double> everywhere(std::vector<double> values, int stage) const;
 
   // The layout, on the grid of all ranks, of a tensor that only the stage with this number stores. The first axis of this grid is
   // named "stage"; blocks on the other stages are empty. `on_stage` is the layout on the grid of that stage. Error: all

@@ -204,10 +204,15 @@ Pipeline::Step Pipeline::gradient(Parameters& parameters, std::int64_t micro_bat
   return step;
 }
 
-double Pipeline::total(const Tensor& loss) const {
-  const int of = stages_->stage_of(loss);
-  require(of >= 0, "[pipeline] a loss has a layout, of the stage that computes it: {}", loss);
-  return stages_->everywhere(of == stage() ? mpigrad::total(loss) : 0, of);
+std::vector<double> Pipeline::totals(const std::vector<Tensor>& losses) const {
+  const int last = stages() - 1;
+  std::vector<double> sums(losses.size());
+  for (std::size_t m = 0; m < losses.size(); ++m) {
+    require(stages_->stage_of(losses[m]) == last, "[pipeline] a loss has a layout of the last stage, which computes it: {}",
+            losses[m]);
+    if (stage() == last) sums[m] = mpigrad::total(losses[m]);
+  }
+  return stages_->everywhere(std::move(sums), last);
 }
 
 Tensor at_stage_of(const Tensor& y, const Tensor& x) {

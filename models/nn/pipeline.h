@@ -71,8 +71,8 @@ class Pipeline {
   // A batch that every stage has read, as the network's input (of the first stage) and as the loss's target (of the last stage).
   Tensor input(const Tensor& x) const { return stages_->at(0, x); }
   Tensor target(const Tensor& y) const { return stages_->at(stages() - 1, y); }
-  // Returns on every rank the sum over ranks of a loss from Step::losses. Collective.
-  double total(const Tensor& loss) const;
+  // Returns on every rank the sums over ranks of losses from Step::losses. Collective.
+  std::vector<double> totals(const std::vector<Tensor>& losses) const;
   // A result of the network on every stage, as a constant on grid(). Collective; outside gradient().
   Tensor result(const Tensor& y) const { return stages_->everywhere(y); }
 

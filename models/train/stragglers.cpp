@@ -68,7 +68,7 @@ std::string straggler_table(const RankTimes& mine, const Communicator& world) {
   else std::sort(shown.begin(), shown.end());
   const bool hosts = transport.node_size() < world.size();
   auto text = fmt::format("ms a step, over {} steps\n{:>6}{:>12}{:>12}{:>14}{:>12}{:>12}\n", rows[0].times.steps, "rank",
-                          "compute", "halos", "collectives", "data", "all");
+                          "compute", "messages", "collectives", "data", "all");
   for (const auto r : shown) {
     const auto& t = rows[r].times;
     const auto ms = [&](double seconds) { return 1e3 * seconds / static_cast<double>(std::max<std::int64_t>(1, t.steps)); };

@@ -42,13 +42,18 @@ class Losses {
   };
   // `arrived` is called for the steps in order, on all ranks after the same calls.
   Losses(const Communicator& world, std::function<void(const Step&)> arrived) : world_(world), arrived_(std::move(arrived)) {}
-  void add(const Tensor& share, const Step& step, const nn::Pipeline* pipeline = nullptr) {
-    if (pipeline) return arrive(step, pipeline->total(share));
+  void add(const Tensor& share, const Step& step) {
     if (share.device() != DeviceKind::cuda) return arrive(step, total(detail::local_item(share), share.layout(), world_));
     require(share.elements() == 1, "[fit] a loss has one element: {}", share);
     values_.add(share);
     pending_.push_back({step, share.layout()});
     if (pending_.size() > 1) take();
+  }
+  void arrive(Step step, double loss) {
+    step.loss = loss;
+    require(std::isfinite(step.loss), "[fit] the loss is {} in epoch {}, step {}: a smaller learning rate or clipping may help",
+            step.loss, step.epoch + 1, step.step + 1);
+    arrived_(step);
   }
   void finish() {
     while (!pending_.empty()) take();
@@ -64,12 +69,6 @@ class Losses {
     const auto first = std::move(pending_.front());
     pending_.pop_front();
     arrive(first.step, total(value, first.layout, world_));
-  }
-  void arrive(Step step, double loss) {
-    step.loss = loss;
-    require(std::isfinite(step.loss), "[fit] the loss is {} in epoch {}, step {}: a smaller learning rate or clipping may help",
-            step.loss, step.epoch + 1, step.step + 1);
-    arrived_(step);
   }
 
   const Communicator& world_;
@@ -197,7 +196,8 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     const auto step = pipeline->gradient(net, static_cast<std::int64_t>(held.size()), of_micro, first_step);
     update(step.gradients, parts.rest());
     if (options.averages) options.averages->update();
-    for (std::size_t i = 0; i < held.size(); ++i) losses.add(shares[i], held[i].at, pipeline);
+    const auto totals = pipeline->totals(shares);
+    for (std::size_t i = 0; i < held.size(); ++i) losses.arrive(held[i].at, totals[i]);
     held.clear();
   };
   if (options.noise) begin_noise(*options.noise, loader, world, options.accumulate);

@@ -96,7 +96,8 @@ void add_grid_keys(Keys& keys, Options& o) {
            "used, "
            "gradients reduced and scattered")
       .instead_of("--sharded-weights");
-  keys.add("grid.boundaries", o.boundaries, "layers with which the stages of grid.extents begin, but for the first, such as up2")
+  keys.add("grid.boundaries", o.boundaries,
+           "layers with which the stages of grid.extents begin, but for the first, such as up2: a list, or --set once for each")
       .with_default("stages of about equal floating-point operations");
   keys.add("grid.pipeline", o.pipeline, one_of({"one_forward_one_backward", "fill_drain"}),
            "order of a stage's micro-batches: backward passes as early as possible, which holds fewer activations, or after all "
