@@ -38,8 +38,10 @@ void fit_last_layer(CosmoFlow& net, const data::Loader& loader) {
     for (std::size_t w = j; ridge.scale[j] < least && w < ridge.weight.size(); w += ridge.scale.size()) ridge.weight[w] = 0;
     variance.push_back(std::pow(std::max(ridge.scale[j], least), 2));
   }
+  // In a pipeline only the last stage has these buffers.
   auto& buffers = net.buffers();
-  set(buffers.at("norm.mean"), ridge.mean), set(buffers.at("norm.variance"), variance), set(buffers.at("norm.steps"), {-1});
+  if (const auto mean = buffers.find("norm.mean"); mean != buffers.end())
+    set(mean->second, ridge.mean), set(buffers.at("norm.variance"), variance), set(buffers.at("norm.steps"), {-1});
   const auto& parameters = net.parameters();
   set(parameters.find("linear1.weight").value, ridge.weight), set(parameters.find("linear1.bias").value, ridge.offset);
 }
