@@ -86,8 +86,8 @@ says_error() { succeeds && grep -q -e "$1" "$work/err"; }
   # Weights cut along filters and channels at once, and on from there on another grid.
   threads 4 "$cosmoflow" $long $batch --grid filter=2,channel=2 --time-limit 0.0001 --out "$work/twice"
   judge 'filters and channels at once: a limit ends it' test "$status" = 75
-  threads 2 "$cosmoflow" $long $batch --grid depth=2 --resume --out "$work/twice"
-  judge 'on another grid it goes on' says_error 'going on from .*checkpoint.h5'
+  threads 2 "$cosmoflow" $long $batch --grid stage=2 --resume --out "$work/twice"
+  judge 'in two stages it goes on' says_error 'going on from .*checkpoint.h5'
   judge 'and has the losses of one rank' near_losses "$work/whole/metrics.csv" "$work/twice/metrics.csv"
   # From a file of another folder: this one has checkpoints of its own then.
   run "$cosmoflow" ${alone% --resume} --epochs 13 --set checkpoint.allow_changes --resume "$work/whole/checkpoint.h5" --out "$work/elsewhere"

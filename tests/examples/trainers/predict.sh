@@ -95,7 +95,8 @@ mixed() {
 mixed ranks 2 filters --grid filter=2
 mixed threads 4 layers --grid depth=2,height=2 --set grid.layers=conv5-7:channel=4 --set grid.layers=linear1-2:sample=2,filter=2
 mixed ranks 2 parts --grid sample=2 --set grid.sharded_weights
-for split in depth=2,height=2 sample=2,width=2; do
+mixed ranks 2 stages --grid stage=2
+for split in depth=2,height=2 sample=2,width=2 stage=2,sample=2; do
   threads 4 "$cosmoflow" train --data "$universes" --variant pyramid --filters 2 --set data.flips --set data.transpositions --batch 4 \
     --epochs 1 --precision float64 \
     --set data.test_fraction=0.3 --grid $split --out "$work/pyramid-$split"

@@ -124,6 +124,9 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
   judge 'so have threads that split filters, and channels at the bottom' near_losses "$work/one/metrics.csv" "$work/mixed/metrics.csv"
   ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --set grid.sharded_weights --out "$work/parts"
   judge 'so have two ranks that store parts of the weights' near_losses "$work/one/metrics.csv" "$work/parts/metrics.csv"
+  ranks 4 $train $small --epochs 2 --precision float64 --grid stage=2,height=2 --set grid.boundaries=up1 --out "$work/stages"
+  judge 'so have two stages of two ranks each, with skip connections between them' \
+    near_losses "$work/one/metrics.csv" "$work/stages/metrics.csv"
   run $train $small --epochs 1 --precision float64 --set checkpoint.epochs=1 --out "$work/part"
   run $train $small --epochs 2 --precision float64 --resume "$work/part/checkpoint.h5" --set schedule.shape=cosine \
     --set checkpoint.allow_changes --out "$work/part" --overwrite
