@@ -24,6 +24,7 @@ named = {
     "spack/package.py": re.findall(r'^    version\("([\d.]+)"', text("spack/package.py"), re.M),
     "conda/meta.yaml": re.findall(r'set version = "([\d.]+)"', text("conda/meta.yaml")),
     "debian/changelog": re.findall(r"^mpigrad \(([\d.]+)-", text("debian/changelog"))[:1],
+    "../tools/python/pyproject.toml": re.findall(r'^version = "([\d.]+)"', text("../tools/python/pyproject.toml"), re.M),
     "../../CITATION.cff": re.findall(r"^version: ([\d.]+)", text("../../CITATION.cff"), re.M),
     "../../CHANGELOG.md": re.findall(r"^## ([\d.]+) \(", text("../../CHANGELOG.md"), re.M)[:1],
 }
