@@ -5,9 +5,8 @@
 // prints the misfit and the error of k after every fifth iteration of L-BFGS, the same on one rank and on `--transport threads
 // --ranks 3`: at the end k is known to four digits. Each rank has some rows of the plate.
 //
-//   du/dt = div(k grad u)      time_steps() repeats a step of the method of Heun and keeps 4 of its 30 states; fields::gradient
-//   and
-//                              fields::divergence are differences of fourth order on a periodic plate
+//   du/dt = div(k grad u)      time_steps() repeats a step of the method of Heun and keeps 4 of its 30 states;
+//                              fields::gradient and fields::divergence are differences of fourth order on a periodic plate
 //   k = exp(m)                 is positive; lbfgs() minimises |u(m) - data|^2 / 2 + a little |grad m|^2 over the split field m
 //
 // No adjoint equation is written by hand: the gradient is that of this program, halos included.

@@ -9,7 +9,7 @@ if [ ! -x "$build/examples/adjoint" ] || [ ! -x "$build/examples/lessons/01_allg
   exit 0
 fi
 lessons=$root/examples/lessons first=$root/examples/first
-set -- "$first/thirty_lines.md" "$first/own_data.md" "$first/debug_a_hang.md"
+set -- "$first/thirty_lines.md" "$first/own_data.md" "$first/debug_a_hang.md" "$first/existing_code.md"
 [ ! -x "$build/examples/own_trainer" ] || set -- "$@" "$first/own_trainer.md" "$first/split_it.md"
 exec python3 "$root/tests/examples/site/texts.py" "$root" "$build" "$lessons/README.md" "$lessons/wrong_gradients.md" "$lessons"/coming_from/*.md \
   "$@"
