@@ -97,6 +97,12 @@ refuses_once() { { [ "$status" -eq 1 ] || [ "$status" -eq 2 ]; } && [ "$(wc -l <
 number() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1"; }
 # about A B [PART]: A and B are equal to a thousandth, or to PART.
 about() { awk -v a="$1" -v b="$2" -v part="${3:-0.001}" 'BEGIN { r = a / b; exit !(r > 1 - part && r < 1 + part) }'; }
+# python_with MODULES: sets `python` to a Python that has them; false if there is none.
+python_with() {
+  for python in python3 /usr/bin/python3; do "$python" -c "import $1" 2>/dev/null && return 0; done
+  python=
+  return 1
+}
 is_json() { succeeds && python3 -m json.tool "$work/out" >/dev/null; }
 no_file() { [ ! -e "$1" ]; }
 

@@ -24,7 +24,7 @@ libprotobuf-dev protobuf-compiler
 libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
 '
 # Additional packages of the tests.
-test_packages='doctest-dev cmake make'
+test_packages='doctest-dev cmake make libdlpack-dev python3-numpy python3-h5py'
 
 # Headers to look for on other systems: a readable name, then the header.
 headers='

@@ -10,8 +10,8 @@ tools=$build/examples
 . "$root/tests/suite.sh"
 
 needs 'the tools are' "$tools/own_trainer" "$tools/weights"
-if ! python3 -c 'import numpy, h5py' 2>"$work/no"; then
-  skip 'numpy and h5py are not installed for python3: the package mpigrad_read'
+if ! python_with 'numpy, h5py'; then
+  skip 'no python3 has numpy and h5py: the package mpigrad_read'
   summary
   exit
 fi
@@ -29,15 +29,15 @@ run "$tools/weights" convert weights.npz half.h5 --like run/weights.h5 --half
 judge 'and the weights tool others' says 'written to half.h5'
 run "$tools/weights" list --json run/weights.h5
 mv out list.json
-run python3 "$root/tests/examples/tools/python_reader.py" run printed list.json weights.npz half.h5
+run "$python" "$root/tests/examples/tools/python_reader.py" run printed list.json weights.npz half.h5
 grep -e '^failed: ' -e '^skipped: ' out
 for result in passed failed skipped; do eval "$result=\$(($result + $(grep -c "^$result: " out)))"; done
 judge 'all tests in Python have run' succeeds
 
-run python3 -m mpigrad_read run/checkpoint.h5
+run "$python" -m mpigrad_read run/checkpoint.h5
 judge 'python3 -m mpigrad_read says what a file is' says '^run/checkpoint.h5: checkpoint$'
 judge 'and lists what is in it' says '^optimizer/second_moment/conv.weight  *float64  *\[4, 3, 3, 3, 1\]$'
-run python3 -m mpigrad_read run/recipe.toml
+run "$python" -m mpigrad_read run/recipe.toml
 judge 'another file' refuses_once '^error: run/recipe.toml: neither weights, a checkpoint, .* nor a trace of mpigrad$'
 
 summary

@@ -14,8 +14,11 @@ if [ ! -f "$bridge" ]; then
   exit
 fi
 for module in numpy torch; do
-  run python3 "$root/tests/framework/dlpack/dlpack.py" "$bridge" "$module"
-  if [ "$status" -eq 77 ]; then skip "$module is not installed for python3: tensors shared with it"
-  else judge "tensors are shared with $module" succeeds; fi
+  if ! python_with "$module"; then
+    skip "no python3 has $module: tensors shared with it"
+    continue
+  fi
+  run "$python" "$root/tests/framework/dlpack/dlpack.py" "$bridge" "$module"
+  judge "tensors are shared with $module" succeeds
 done
 summary
