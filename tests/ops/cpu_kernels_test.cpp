@@ -175,6 +175,28 @@ TEST_CASE("the plain product adds a million numbers of one sign without losing d
   for (std::int64_t j = 0; j < n; ++j) CHECK(static_cast<double>(c[j]) == doctest::Approx(2 * expected[j]).epsilon(3e-7));
 }
 
+TEST_CASE("OpenBLAS uses the kernels for the processor's instructions") {
+  CHECK(better_blas_kernels("Prescott", false, false).empty());
+  CHECK(better_blas_kernels("Prescott", true, false) == "Haswell");
+  CHECK(better_blas_kernels("Zen", true, false).empty());
+  CHECK(better_blas_kernels("Zen", true, true) == "SkylakeX");
+  CHECK(better_blas_kernels("Cooperlake", true, true).empty());
+#if defined(__x86_64__)
+  const std::string before = mpigrad::cpu::blas_kernels();
+  if (!use_blas_kernels("Prescott")) return;  // built for one processor, or not there
+  constexpr std::int64_t n = 33;
+  const auto a = random_values<double>(n * n), b = random_values<double>(n * n);
+  auto c = unset<double>(n * n), plain = c;
+  plain_gemm(false, true, n, n, n, a.data(), n, b.data(), n, false, plain.data(), n);
+  for (const auto* kernels : {"Prescott", before.c_str()}) {
+    REQUIRE(use_blas_kernels(kernels));
+    CHECK(mpigrad::cpu::blas_kernels() == kernels);
+    gemm(false, true, n, n, n, a.data(), n, b.data(), n, false, c.data(), n);
+    for (std::size_t i = 0; i < c.size(); ++i) CHECK(c[i] == doctest::Approx(plain[i]).epsilon(1e-12));
+  }
+#endif
+}
+
 TEST_CASE_TEMPLATE("channel statistics", T, float, double) {
   for (const auto& [rows, channels] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 3}, {1, 1}, {7, 3}, {5000, 16}, {100000, 5}, {33, 20000}}) {

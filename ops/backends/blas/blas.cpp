@@ -10,11 +10,20 @@
 #endif
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <string>
 
 #include "framework/base/error.h"
 #include "ops/backends/blas/blas.h"
 #include "ops/backends/implementation.h"
+
+// Of builds with kernels for several processors; not in the header.
+extern "C" {
+__attribute__((weak)) void gotoblas_dynamic_init();
+__attribute__((weak)) void gotoblas_dynamic_quit();
+__attribute__((weak)) int blas_thread_shutdown_();
+}
 
 namespace mpigrad::cpu {
 
@@ -30,6 +39,38 @@ CBLAS_TRANSPOSE op(bool transpose) { return transpose ? CblasTrans : CblasNoTran
 }  // namespace
 
 std::string blas_kernels() { return openblas_get_corename(); }
+
+bool use_blas_kernels(const std::string& name) {
+  if (!gotoblas_dynamic_init || !gotoblas_dynamic_quit || !blas_thread_shutdown_) return false;
+  constexpr auto environment = "OPENBLAS_CORETYPE";
+  const char* const set = std::getenv(environment);
+  const std::string before = set ? set : "";
+  blas_thread_shutdown_();  // threads of its own read the table of kernels; a later call makes new threads
+  setenv(environment, name.c_str(), 1);
+  gotoblas_dynamic_quit();
+  gotoblas_dynamic_init();
+  if (set) setenv(environment, before.c_str(), 1);
+  else unsetenv(environment);
+  return blas_kernels() == name;
+}
+
+namespace {
+
+#if defined(__x86_64__)
+// OpenBLAS chooses by the processor's model when it is loaded. Here the instructions choose, when this library is loaded and no
+// other thread computes yet, unless the user has chosen.
+[[maybe_unused]] const bool chosen = [] {
+  if (std::getenv("OPENBLAS_CORETYPE") != nullptr) return false;
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  const auto better = better_blas_kernels(openblas_get_corename(), avx2, avx512);
+  return !better.empty() && use_blas_kernels(std::string(better));
+}();
+#endif
+
+}  // namespace
 
 template <>
 bool gemm_is_threaded<double>() {

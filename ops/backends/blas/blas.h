@@ -2,6 +2,8 @@
 // Matrix products of the libraries with 64-bit extents, with bias and activation.
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "ops/kernel/problems.h"
 
@@ -17,6 +19,17 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
 // True if gemm uses several threads for one product when called outside a parallel region.
 template <class T>
 bool gemm_is_threaded();
+
+// The kernels of OpenBLAS for a processor with these instructions, if those with the name `chosen` are for older ones; else
+// empty. OpenBLAS 0.3.21 takes kernels of SSE3 for processors that are younger than itself, with a quarter of the speed.
+constexpr std::string_view better_blas_kernels(std::string_view chosen, bool avx2, bool avx512) {
+  if (chosen == "SkylakeX" || chosen == "Cooperlake" || chosen == "SapphireRapids") return {};
+  if (avx512) return "SkylakeX";
+  return !avx2 || chosen == "Haswell" || chosen == "Zen" || chosen == "Excavator" ? std::string_view() : "Haswell";
+}
+// Makes OpenBLAS use the kernels with this name from now on, as OPENBLAS_CORETYPE does; false if it cannot. No other thread may
+// be in OpenBLAS. This library calls it once, when it is loaded, unless OPENBLAS_CORETYPE is set.
+bool use_blas_kernels(const std::string& name);
 
 // The same product as plain loops, for builds without one of the libraries.
 template <class T>

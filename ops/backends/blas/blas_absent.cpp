@@ -12,6 +12,8 @@ bool gemm_is_threaded<double>() {
   return false;
 }
 
+bool use_blas_kernels(const std::string&) { return false; }
+
 template <>
 void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda,
           const double* b, std::int64_t ldb, bool accumulate, double* c, std::int64_t ldc) {
