@@ -10,6 +10,14 @@
 
 #include "framework/base/error.h"
 
+// Of FFTW's library for threads, if the program is linked with it.
+extern "C" {
+__attribute__((weak)) int fftw_planner_nthreads();
+__attribute__((weak)) int fftwf_planner_nthreads();
+__attribute__((weak)) void fftw_plan_with_nthreads(int);
+__attribute__((weak)) void fftwf_plan_with_nthreads(int);
+}
+
 namespace mpigrad::cpu {
 namespace {
 
@@ -30,6 +38,23 @@ struct AlignedArray {
   T* data;
 };
 
+// Plans of lines have one thread each, whatever the program has told FFTW.
+class OneThread {
+ public:
+  OneThread(int (*threads)(), void (*plan_with)(int)) : plan_with_(threads && plan_with ? plan_with : nullptr) {
+    if (plan_with_) before_ = threads(), plan_with_(1);
+  }
+  ~OneThread() {
+    if (plan_with_) plan_with_(before_);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  void (*plan_with_)(int);
+  int before_ = 1;
+};
+
 template <class T>
 class FftwTransform;
 
@@ -40,6 +65,7 @@ class FftwTransform;
     FftwTransform(ops::Lines kind, std::int64_t n) : kind_(kind) {                                                 \
       const AlignedArray<T> in(2 * n + 2), out(2 * n + 2);                                                         \
       const int count = static_cast<int>(n);                                                                       \
+      const OneThread one(prefix##_planner_nthreads, prefix##_plan_with_nthreads);                                 \
       auto* const z = reinterpret_cast<prefix##_complex*>(in.data);                                                \
       auto* const w = reinterpret_cast<prefix##_complex*>(out.data);                                               \
       switch (kind) {                                                                                              \
