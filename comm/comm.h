@@ -2,6 +2,7 @@
 // Everything that a program needs from comm/: differentiable communication and functions of distributed tensors.
 
 #include "comm/check/adjoint_check.h"
+#include "comm/check/batch_check.h"
 #include "comm/check/taylor_test.h"
 #include "comm/collectives/alltoallw.h"
 #include "comm/collectives/collectives.h"

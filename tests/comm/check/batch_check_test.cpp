@@ -1,0 +1,89 @@
+// The audit of losses over divided batches: right losses pass, wrong ones are named with their factor.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "comm/check/batch_check.h"
+#include "comm/collectives/collectives.h"
+#include "comm/distributed/invariant.h"
+#include "models/losses/contrastive/pairs.h"
+#include "models/losses/contrastive/spread.h"
+#include "models/losses/contrastive/statistics.h"
+#include "models/losses/ranking.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
+#include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
+#include "tests/support/random.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+
+namespace {
+
+Tensors batch() { return {random_tensor({9, 4}, 1, DType::float64), random_tensor({9, 4}, 2, DType::float64)}; }
+
+// The mean over samples of (x w)^2, on every rank.
+Tensor mean_square(const Tensors& x, const Tensors& same, const Communicator& comm) {
+  return allreduce(sum(square(matmul(x[0], replicate(same[0], comm)))), comm) * (1.0 / 9);
+}
+
+std::string audit(const BatchLoss& loss, int ranks, const Tensors& same = {}) {
+  std::string message;
+  on_ranks(ranks, [&](const Communicator& comm) {
+    const auto report = batch_check(loss, batch(), comm, {.same = same});
+    if (comm.rank() == 0) message = report.message;
+  });
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("invariant: losses of the library do not depend on how a batch is divided") {
+  const Tensor labels = from_vector({9}, {1, 0, 0, 1, 0, 1, 1, 0, 0}, DType::int64);
+  for (const int ranks : {2, 3, 5})
+    on_ranks(ranks, [&](const Communicator& comm) {
+      using namespace contrastive;
+      const auto x = batch();
+      require_invariant(
+          "nt_xent", [](auto& z, auto&, auto& c) { return nt_xent(z[0], z[1], c); }, x, comm);
+      require_invariant(
+          "vicreg", [](auto& z, auto&, auto& c) { return vicreg(z[0], z[1], c); }, x, comm);
+      require_invariant(
+          "lejepa", [](auto& z, auto&, auto& c) { return lejepa(z, c, {.key = 1}, {.sigreg = {.slices = 7}}); }, x, comm);
+      require_invariant(
+          "koleo", [](auto& z, auto&, auto& c) { return koleo(z[0], c); }, x, comm);
+      require_invariant("clip", [](auto& z, auto& same, auto& c) { return clip(z[0], z[1], same[0], c); }, x, comm,
+                        {.same = {full({}, 1.1, DType::float64)}});
+      require_invariant(
+          "auc", [](auto& z, auto&, auto& c) { return auc_loss(slice(z[0], 1, 0, 1), z[1], c); }, {x[0], labels}, comm);
+    });
+}
+
+TEST_CASE("invariant: wrong losses are named with their factor") {
+  const Tensors w{random_tensor({4, 3}, 3, DType::float64)};
+  for (const int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    // The square of a mean, of which each rank hands in 1 / P^power. On one rank it is the same whatever the power.
+    const auto share = [](double power) {
+      return [power](const Tensors& x, const Tensors& same, const Communicator& comm) {
+        return square(mean_square(x, same, comm)) * std::pow(comm.size(), -power);
+      };
+    };
+    CHECK(audit(share(1), ranks, w).empty());
+    CHECK(audit(share(0), ranks, w).find(fmt::format("the gradient is {} times that of one rank", ranks)) == 0);
+    CHECK(audit(share(2), ranks, w).find(fmt::format("the gradient is 1/{} of that of one rank", ranks)) == 0);
+    // Pairs on the same rank only.
+    const auto local = [](const Tensors& x, const Tensors&, const Communicator&) {
+      return sum(square(matmul(x[0], x[1], {.transpose_b = true})));
+    };
+    CHECK(audit(local, ranks).find("misses pairs or statistics of other ranks") != std::string::npos);
+    // Right gradient, wrong value.
+    const auto shifted = [](const Tensors& x, const Tensors&, const Communicator&) { return sum(square(x[0])) + 1; };
+    CHECK(audit(shifted, ranks).find("the loss differs from that of one rank by") == 0);
+  }
+  CHECK_THROWS_WITH(on_ranks(1, [](const Communicator& comm) { batch_check(mean_square, batch(), comm); }),
+                    doctest::Contains("[invariant] a batch is divided over at least two ranks; this communicator has 1"));
+}
