@@ -18,6 +18,7 @@ void check(const TrainOptions& o) {
     throw UsageError(fmt::format("loss.form ring is of nt-xent, supcon and clip, not of {}", o.loss));
   if (o.temperature > 0 && !loss_is("nt-xent", "supcon", "moco", "swav"))
     throw UsageError(fmt::format("loss.temperature: {} has no such option", o.loss));
+  if (o.loss == "lejepa" && o.lambda > 1) throw UsageError(fmt::format("loss.lambda of lejepa is at most 1, got {}", o.lambda));
   if (o.small_crops > 0 && o.loss != "swav") throw UsageError("loss.small_crops needs --loss swav");
   if (!o.small_size.empty() && o.small_crops == 0) throw UsageError("loss.small_size needs loss.small_crops");
   if (o.small_crops > 0 && o.network.encoder == "conv4" && !o.network.average)
@@ -87,7 +88,8 @@ void warn(const TrainOptions& o, int rank) {
   trainer::warn_of(
       o,
       {{o.form != "ring", {"loss.tile"}, "it is of loss.form ring"},
-       {o.loss != "barlow", {"loss.lambda"}, of_loss("barlow")},
+       {o.loss != "barlow" && o.loss != "lejepa", {"loss.lambda"}, of_loss("barlow and lejepa")},
+       {o.loss != "lejepa", {"loss.slices"}, of_loss("lejepa")},
        {o.loss != "moco" && o.loss != "swav", {"loss.queue"}, of_loss("moco and swav")},
        {o.loss != "moco", {"loss.key_momentum"}, of_loss("moco")},
        {o.loss != "swav", {"loss.freeze_prototypes", "network.prototypes"}, of_loss("swav")},

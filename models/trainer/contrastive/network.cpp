@@ -37,7 +37,7 @@ ProjectionOptions head_options(const NetworkConfig& c) {
   ProjectionOptions head = simclr_head(o.head_hidden, o.head_out);
   if (c.loss == "moco") head = moco_head(o.head_hidden, o.head_out);
   if (c.loss == "swav") head = swav_head(o.head_hidden, o.head_out);
-  if (c.loss == "barlow" || c.loss == "vicreg") {
+  if (c.loss == "barlow" || c.loss == "vicreg" || c.loss == "lejepa") {
     head = barlow_twins_head(o.head_hidden);
     head.out = o.head_out;
   }

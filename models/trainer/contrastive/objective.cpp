@@ -4,6 +4,7 @@
 #include "framework/base/joined.h"
 #include "models/losses/contrastive/join_views.h"
 #include "models/losses/contrastive/pairs.h"
+#include "models/losses/contrastive/spread.h"
 #include "models/losses/contrastive/statistics.h"
 #include "models/trainer/contrastive/samples.h"
 #include "models/trainer/run.h"
@@ -17,6 +18,8 @@ namespace {
 using namespace contrastive;
 
 double temperature_of(const TrainOptions& o) { return o.temperature > 0 ? o.temperature : o.loss == "moco" ? 0.07 : 0.1; }
+
+double lambda_of(const TrainOptions& o) { return o.lambda >= 0 ? o.lambda : o.loss == "lejepa" ? 0.05 : 0.0051; }
 
 Tensor integer(std::int64_t value) { return from_vector({1}, {static_cast<double>(value)}, DType::int64); }
 
@@ -57,7 +60,6 @@ Tensor Objective::key_of(const Tensor& x, std::int64_t step) {
 }
 
 Objective::Step Objective::operator()(const Tensors& x, const data::ViewBatch& batch, std::int64_t step) {
-  steps_ = step;
   Step result;
   if (o_.loss == "moco") {
     key_ = key_of(x[1], step);
@@ -86,14 +88,17 @@ Tensor Objective::loss(const Tensors& z, const data::ViewBatch& batch, const Com
   }
   if (o_.loss == "clip") return clip(z[0], z[1], net_.scale(), comm, {.form = form, .tile = o_.tile});
   if (o_.loss == "siglip") return siglip(z[0], z[1], net_.scale(), net_.bias(), comm, {.tile = o_.tile});
-  if (o_.loss == "barlow") return barlow_twins(z[0], z[1], comm, {.lambda = o_.lambda});
+  if (o_.loss == "barlow") return barlow_twins(z[0], z[1], comm, {.lambda = lambda_of(o_)});
   if (o_.loss == "vicreg") return vicreg(z[0], z[1], comm);
+  if (o_.loss == "lejepa")
+    return lejepa(z, comm, Philox{o_.seed, static_cast<std::uint64_t>(net_.step())}.child(5),
+                  {.lambda = lambda_of(o_), .sigreg = {.slices = o_.slices}});
   if (o_.loss == "spectral") return spectral(z[0], z[1], comm);
   if (o_.loss == "moco") return moco(z[0], key_, queue_->keys(), comm, {.temperature = temperature_of(o_)});
   prototypes_ = {net_.prototypes(z[0])};
   return swav(z, prototypes_[0], comm,
               {.temperature = temperature_of(o_),
-               .freeze_prototypes = steps_ < o_.freeze_prototypes,
+               .freeze_prototypes = net_.step() < o_.freeze_prototypes,
                .queue = swav_queue_ ? swav_queue_->embeddings() : Tensors{}});
 }
 
@@ -117,7 +122,8 @@ std::string Objective::text() const {
   if (is("nt-xent", "supcon", "moco", "swav")) parts.push_back(fmt::format("temperature {}", temperature_of(o_)));
   if (is("nt-xent", "supcon", "clip")) parts.push_back("form " + o_.form);
   if (is("nt-xent", "supcon", "clip", "siglip")) parts.push_back(fmt::format("tiles of {} rows (0: the device's own)", o_.tile));
-  if (is("barlow")) parts.push_back(fmt::format("lambda {}", o_.lambda));
+  if (is("barlow", "lejepa")) parts.push_back(fmt::format("lambda {}", lambda_of(o_)));
+  if (is("lejepa")) parts.push_back(fmt::format("{} directions", o_.slices));
   if (is("moco")) parts.push_back(fmt::format("{} keys, momentum {} of their encoder", o_.queue, o_.key_momentum));
   if (is("swav"))
     parts.push_back(fmt::format("a queue of {} samples, prototypes frozen for {} steps", o_.queue, o_.freeze_prototypes));

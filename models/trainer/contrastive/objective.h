@@ -24,7 +24,7 @@ class Objective {
   };
   // Runs under a tape. x: the views of a batch, of the network's dtype and on its device.
   Step operator()(const Tensors& x, const data::ViewBatch& batch, std::int64_t step);
-  // The loss of embeddings that are computed already.
+  // The loss of embeddings that are computed already, in the step of the network (Module::step()).
   Tensor loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm);
   // Called after the optimizer's step, also if that step was skipped.
   void finish(const Step& step);
@@ -52,7 +52,6 @@ class Objective {
   std::optional<contrastive::SwavQueue> swav_queue_;
   Tensor key_;          // keys of this step
   Tensors prototypes_;  // none or one
-  std::int64_t steps_ = 0;
 };
 
 // The training step of a batch, to describe its costs: `x` is the first view, the others are empty like it. Options, network and

@@ -48,7 +48,8 @@ void add_network_keys(Keys& keys, NetworkOptions& o) {
 }
 
 void add_loss_keys(Keys& keys, TrainOptions& o) {
-  keys.add("loss.name", o.loss, one_of({"nt-xent", "supcon", "clip", "siglip", "barlow", "vicreg", "spectral", "moco", "swav"}),
+  keys.add("loss.name", o.loss,
+           one_of({"nt-xent", "supcon", "clip", "siglip", "barlow", "vicreg", "lejepa", "spectral", "moco", "swav"}),
            "the loss; supcon uses labels")
       .with_flag("--loss");
   keys.add("loss.temperature", o.temperature, above(0), "temperature of nt-xent, supcon, swav and moco")
@@ -58,7 +59,10 @@ void add_loss_keys(Keys& keys, TrainOptions& o) {
            "how nt-xent, supcon and clip compare samples: direct, or ring, which never stores all similarities")
       .instead_of("--form");
   keys.add("loss.tile", o.tile, whole(0, most), "rows of a tile of the ring; 0: 1024, on a GPU 4096").instead_of("--tile");
-  keys.add("loss.lambda", o.lambda, from(0), "factor of barlow's redundancy").instead_of("--lambda");
+  keys.add("loss.lambda", o.lambda, from(0), "factor of barlow's redundancy; weight of lejepa's SIGReg, at most 1")
+      .with_default("0.0051, of lejepa 0.05")
+      .instead_of("--lambda");
+  keys.add("loss.slices", o.slices, whole(1, 1000000), "random directions of lejepa's SIGReg in each step");
   keys.add("loss.queue", o.queue, whole(0, most), "keys of moco, or samples of each crop that swav assigns along (0: none)")
       .instead_of("--queue");
   keys.add("loss.key_momentum", o.key_momentum, between(0, 1), "momentum of moco's key encoder").instead_of("--key-momentum");

@@ -36,7 +36,8 @@ struct TrainOptions : trainer::Options {
   std::string loss = "nt-xent", form = "direct", augment;
   double temperature = -1;  // negative: the loss's default
   std::int64_t tile = 0;
-  double lambda = 0.0051;
+  double lambda = -1;         // negative: the loss's default
+  std::int64_t slices = 256;  // of lejepa
   std::int64_t queue = 4096, freeze_prototypes = 0;
   double key_momentum = 0.99;
   int small_crops = 0;

@@ -171,7 +171,7 @@ judge 'conditions of one name are one' value training_samples 36 36
 run "$tool" train "$work/small.toml" --data "$work/volumes.npy" --encoder encoder3d --set network.blocks=1 --batch 12 \
   --epochs 1 --loss swav --set loss.queue=0 --set loss.small_crops=2 --out "$work/small-volumes"
 judge 'small crops of volumes' says 'resized crop \[2, 3, 3\]'
-for loss in supcon clip siglip barlow vicreg spectral moco swav; do
+for loss in supcon clip siglip barlow vicreg lejepa spectral moco swav; do
   options='--set loss.queue=16'
   [ $loss != swav ] || options='--set loss.queue=16 --set network.prototypes=5 --set loss.small_crops=1 --set network.average --optimizer lars'
   # shellcheck disable=SC2086

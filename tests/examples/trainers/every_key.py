@@ -44,6 +44,7 @@ WITH = {
     'network.groups': ['network.norm=group'],
     'loss.tile': ['loss.form=ring'],
     'loss.lambda': ['loss.name=barlow'],
+    'loss.slices': ['loss.name=lejepa'],
     'loss.queue': ['loss.name=moco'],
     'loss.key_momentum': ['loss.name=moco'],
     'loss.freeze_prototypes': ['loss.name=swav'],

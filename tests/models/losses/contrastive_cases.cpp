@@ -7,12 +7,16 @@
 #include "comm/check/adjoint_check.h"
 #include "comm/distributed/distributed.h"
 #include "comm/distributed/invariant.h"
+#include "models/losses/contrastive/dino.h"
 #include "models/losses/contrastive/moco.h"
 #include "models/losses/contrastive/pairs.h"
+#include "models/losses/contrastive/spread.h"
 #include "models/losses/contrastive/statistics.h"
 #include "models/losses/contrastive/swav.h"
+#include "models/losses/ranking.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
+#include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/views.h"
 #include "tests/models/losses/contrastive_formulas.h"
@@ -37,6 +41,20 @@ std::function<Tensors(DType)> numbers(const std::vector<double>& values) {
 }
 
 constexpr double heat = 0.3;
+constexpr Philox slices{.key = 3, .stream = 7};
+constexpr mpigrad::contrastive::SigRegAttributes sketch{.slices = 5, .points = 9, .range = 3};
+Matrix directions() { return matrix_of(transpose(random_normal({width, sketch.slices}, slices, 0, 1, DType::float64))); }
+
+Tensor centre() { return constant(random_tensor({width}, 24, DType::float64)); }
+Tensors teachers(const Tensors& z) { return {constant(z[1] * 2), constant(z[0] * 2)}; }
+std::vector<Matrix> teachers(const std::vector<Matrix>& z) {
+  std::vector<Matrix> result{z[1], z[0]};
+  for (auto& view : result)
+    for (auto& row : view)
+      for (auto& value : row) value *= 2;
+  return result;
+}
+Tensor binary_labels() { return constant(from_vector({samples}, {1, 0, 0, 1, 0, 1, 0}, DType::int64)); }
 
 std::vector<LossCase> make_cases() {
   using namespace mpigrad::contrastive;
@@ -115,6 +133,34 @@ std::vector<LossCase> make_cases() {
              return formulas::swav(z, matrix_of(c[0]), 0.1, 0.25, {matrix_of(earlier()[0]), matrix_of(earlier()[1])});
            },
        .second_order = false});
+  list.push_back(
+      {.name = "sigreg",
+       .views = 1,
+       .share = [](const Tensors& z, const Tensors&, const Part& at) { return sigreg(z[0], at.comm, slices, sketch); },
+       .formula = [](const auto& z, const auto&) { return formulas::sigreg(z[0], directions(), sketch.points, sketch.range); }});
+  list.push_back({.name = "lejepa",
+                  .views = 3,
+                  .share = [](const Tensors& z, const Tensors&,
+                              const Part& at) { return lejepa(z, at.comm, slices, {.lambda = 0.3, .sigreg = sketch}); },
+                  .formula = [](const auto& z,
+                                const auto&) { return formulas::lejepa(z, directions(), 0.3, sketch.points, sketch.range); }});
+  list.push_back({.name = "koleo",
+                  .views = 1,
+                  .share = [](const Tensors& z, const Tensors&, const Part& at) { return koleo(z[0], at.comm); },
+                  .formula = [](const auto& z, const auto&) { return formulas::koleo(z[0]); }});
+  list.push_back(
+      {.name = "dino",
+       .views = 3,
+       .share = [](const Tensors& z, const Tensors&,
+                   const Part& at) { return dino(z, teachers(z), centre(), at.comm, {.teacher_temperature = 0.5}); },
+       .formula = [](const auto& z, const auto&) { return formulas::dino(z, teachers(z), centre().to_vector(), 0.1, 0.5); },
+       .second_order = false});
+  list.push_back(
+      {.name = "auc",
+       .views = 1,
+       .share = [](const Tensors& z, const Tensors&,
+                   const Part& at) { return auc_loss(slice(z[0], 1, 0, 1), at.of(binary_labels()), at.comm, {.margin = 0.7}); },
+       .formula = [](const auto& z, const auto&) { return formulas::auc(z[0], binary_labels().to_vector(), 0.7); }});
   return list;
 }
 

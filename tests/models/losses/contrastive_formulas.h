@@ -132,6 +132,75 @@ inline double spectral(const Rows& a, const Rows& b, bool all) {
   return loss;
 }
 
+// `directions`: random rows of the width of z, not of unit norm.
+inline double sigreg(const Rows& z, const Rows& directions, int points, double range) {
+  const auto n = static_cast<double>(z.size());
+  const double spacing = 2 * range / (points - 1);
+  double loss = 0;
+  for (const auto& a : unit(directions))
+    for (int k = 0; k < points; ++k) {
+      const double t = -range + k * spacing, phi = std::exp(-0.5 * t * t);
+      double re = 0, im = 0;
+      for (const auto& row : z) re += std::cos(t * dot(a, row)) / n, im += std::sin(t * dot(a, row)) / n;
+      const double end = k == 0 || k == points - 1 ? 0.5 : 1;
+      loss += end * spacing * n * ((re - phi) * (re - phi) + im * im) * phi;
+    }
+  return loss / static_cast<double>(directions.size());
+}
+
+inline double lejepa(const std::vector<Rows>& views, const Rows& directions, double lambda, int points, double range) {
+  double apart = 0, spread = 0, numbers = 0;
+  for (const auto& z : views) {
+    spread += sigreg(z, directions, points, range) / static_cast<double>(views.size());
+    for (std::size_t i = 0; i < z.size(); ++i)
+      for (std::size_t d = 0; d < z[i].size(); ++d, ++numbers)
+        apart += std::pow(z[i][d] - 0.5 * (views[0][i][d] + views[1][i][d]), 2);
+  }
+  return (1 - lambda) * apart / numbers + lambda * spread;
+}
+
+inline double koleo(const Rows& rows) {
+  const auto z = unit(rows);
+  double loss = 0;
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    double least = 4;
+    for (std::size_t j = 0; j < z.size(); ++j)
+      if (j != i) least = std::min(least, std::sqrt(2 - 2 * dot(z[i], z[j])));
+    loss -= std::log(least + 1e-8) / static_cast<double>(z.size());
+  }
+  return loss;
+}
+
+inline Row softmax(const Row& x, const Row& minus, double temperature) {
+  Row result(x.size());
+  double sum = 0;
+  for (std::size_t k = 0; k < x.size(); ++k) sum += result[k] = std::exp((x[k] - minus[k]) / temperature);
+  for (auto& value : result) value /= sum;
+  return result;
+}
+
+inline double dino(const std::vector<Rows>& student, const std::vector<Rows>& teacher, const Row& centre, double ts, double tt) {
+  double loss = 0, pairs = 0;
+  for (std::size_t v = 0; v < student.size(); ++v)
+    for (std::size_t a = 0; a < teacher.size(); ++a) {
+      if (a == v) continue;
+      ++pairs;
+      for (std::size_t i = 0; i < student[v].size(); ++i) {
+        const auto q = softmax(teacher[a][i], centre, tt), p = softmax(student[v][i], Row(centre.size(), 0.0), ts);
+        for (std::size_t k = 0; k < q.size(); ++k) loss -= q[k] * std::log(p[k]);
+      }
+    }
+  return loss / (pairs * static_cast<double>(student[0].size()));
+}
+
+inline double auc(const Rows& scores, const Row& labels, double margin) {
+  double loss = 0, pairs = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    for (std::size_t j = 0; j < labels.size(); ++j)
+      if (labels[i] != 0 && labels[j] == 0) ++pairs, loss += std::pow(std::max(0.0, margin - (scores[i][0] - scores[j][0])), 2);
+  return loss / pairs;
+}
+
 inline double moco(const Rows& queries, const Rows& keys, const Rows& queue, double temperature) {
   const auto q = unit(queries), k = unit(keys);
   double loss = 0;
