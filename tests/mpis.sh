@@ -33,7 +33,7 @@ done
 all='mpich-4 openmpi-4 mpich-5 openmpi-5 abi'
 # shellcheck disable=SC2086  # several names
 [ "$#" -gt 0 ] || set -- $all
-for name; do case " $all " in *" $name "*) ;; *) die "mpis.sh knows $all, got $name" ;; esac; done
+for mpi; do case " $all " in *" $mpi "*) ;; *) die "mpis.sh knows $all, got $mpi" ;; esac; done
 mpis=$build/mpis
 mkdir -p "$mpis"
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
@@ -72,9 +72,9 @@ find_mpi() {
 # ---- what a build must show, besides the suite
 
 about() { sed -n "s/^ *$1 *: //p" "$folder/configured.txt" | tail -n 1; }
-# What the library takes from MPI: no extension; Open MPI's handles are its data. By the standard ABI all is in mpi_abi.h.
+# What the library takes from MPI: no extension; Open MPI's handles are its data, and MPI's functions for callbacks have its names. By the standard ABI all is in mpi_abi.h.
 mpi_symbols() { nm -D --undefined-only "$folder/libmpigrad.so" | awk '{ print $NF }' | grep -iE '^(p?mpi|ompi_)' | sort -u >"$work/symbols" && [ -s "$work/symbols" ]; }
-no_extension() { mpi_symbols && ! grep -vE '^(P?MPI_|ompi_(mpi_|request_null$))' "$work/symbols"; }
+no_extension() { mpi_symbols && ! grep -vE '^(P?MPI_|ompi_(mpi_|request_null$)|OMPI_C_MPI_)' "$work/symbols"; }
 in_header() {
   mpi_symbols && while IFS= read -r symbol; do
     grep -q "^int ${symbol#P}(" "$prefix/include/mpi_abi.h" || { echo "not in the ABI: $symbol"; return 1; }
@@ -147,15 +147,15 @@ missing() {
 }
 
 [ "$page" != only ] || set --
-for name; do
-  if find_mpi "$name" && try "$name"; then
-    row "$name" "$(about MPI | sed 's/; start ranks.*//')" "$(about HDF5 | sed 's/[,;].*//')"
-    if [ "$name" = abi ]; then
+for mpi; do  # not `name`, which judge sets
+  if find_mpi "$mpi" && try "$mpi"; then
+    row "$mpi" "$(about MPI | sed 's/; start ranks.*//')" "$(about HDF5 | sed 's/[,;].*//')"
+    if [ "$mpi" = abi ]; then
       if try_intel; then row intel "$(with_intel 1 "$folder/tests/exit_mpi" version && head -n 1 "$work/out")" serial
       else missing intel "$why"; fi
     fi
   else
-    missing "$name" "$why"
+    missing "$mpi" "$why"
   fi
 done
 
@@ -166,9 +166,9 @@ if [ -n "$page" ]; then
     printf 'The ABI build is of MPICH 5 with `-Dmpi_abi=true`. '
     printf 'Not run: a network between hosts, Cray MPICH, MVAPICH, Open MPI 6, parallel HDF5 of Open MPI.\n\n'
     printf '| | MPI | HDF5 | passed | failed | skipped | what was skipped | processor | date | commit |\n|---|---|---|--:|--:|--:|---|---|---|---|\n'
-    for name in $all intel; do
-      if [ -f "$mpis/$name.row" ]; then cat "$mpis/$name.row"
-      else echo "| $name | | | | | | not run since this table was begun | | | |"; fi
+    for mpi in $all intel; do
+      if [ -f "$mpis/$mpi.row" ]; then cat "$mpis/$mpi.row"
+      else echo "| $mpi | | | | | | not run since this table was begun | | | |"; fi
     done
   } | write_section MPI
 fi

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "comm/collectives/collectives.h"
 #include "framework/optim/optimizer.h"
 #include "models/losses/segmentation.h"
 #include "ops/elementwise/elementwise.h"
