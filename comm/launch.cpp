@@ -173,8 +173,7 @@ bool any_refuses(Transport& world, const std::string& mine) {
 
 // True if MPI does not know the launcher. Each process is then a world by itself: the launcher's first process prints the error,
 // and the others wait a second, because a launcher may end all processes when one has ended.
-bool refuses_copies(const Transport& world) {
-  const auto launcher = launcher_of_environment();
+bool refuses_copies(const Launcher& launcher, const Transport& world) {
   const auto problem = copies_problem(launcher, world.size());
   if (problem.empty() || singletons_allowed()) return false;
   if (launcher.rank == 0) print_error(0, 1, problem);
@@ -185,11 +184,12 @@ bool refuses_copies(const Transport& world) {
 int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, char** argv,
                const std::function<int(std::shared_ptr<Transport>)>& body) {
   const int expected = options.ranks;
+  const auto launcher = launcher_of_environment();  // before MPI starts: Open MPI adds variables that tell of one process
   std::shared_ptr<Transport> world;
   try {
     hdf5::open_library();  // before MPI: see io_thread.h
     world = mpi_world(&argc, &argv);
-    if (refuses_copies(*world)) return 2;
+    if (refuses_copies(launcher, *world)) return 2;
     if (problem.empty() && expected != 0 && expected != world->size())
       problem =
           fmt::format("[launch] --ranks {0} was asked for, but mpiexec started {1}: use mpiexec -n {0}", expected, world->size());
