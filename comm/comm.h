@@ -19,6 +19,7 @@
 #include "comm/distributed/same_parameters.h"
 #include "comm/distributed/stages.h"
 #include "comm/distributed/upsample.h"
+#include "comm/fft/cosines.h"
 #include "comm/fft/fft.h"
 #include "comm/halos/exchange.h"
 #include "comm/halos/padding.h"
