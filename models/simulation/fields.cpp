@@ -1,9 +1,12 @@
 #include "models/simulation/fields.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/distributed/grid.h"
 #include "comm/halos/exchange.h"
+#include "framework/base/joined.h"
+#include "models/simulation/spectral.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/extents.h"
 #include "ops/views/views.h"
@@ -12,29 +15,45 @@ namespace mpigrad::fields {
 namespace {
 
 // The local x with m more planes on either side of `dimension`.
-Tensor with_halo(const Tensor& x, int dimension, std::int64_t m) {
+Tensor with_halo(const Tensor& x, int dimension, std::int64_t m, Boundary boundary) {
   const auto local = x.without_layout();
   const auto n = global_shape(x)[dimension];
+  const bool periodic = boundary == Boundary::periodic;
+  // The planes that continue a block [begin, end) of n below 0 and above n; between walls in reverse order.
+  const auto below = [&](std::int64_t begin, std::int64_t) {
+    const auto count = std::max<std::int64_t>(m - begin, 0);
+    return periodic ? Range{n - count, n} : Range{0, count};
+  };
+  const auto above = [&](std::int64_t, std::int64_t end) {
+    const auto count = std::max<std::int64_t>(end + m - n, 0);
+    return periodic ? Range{0, count} : Range{n - count, n};
+  };
+  const auto continued = [&](const Tensor& planes) {
+    if (periodic) return planes;
+    const auto mirrored = flip(planes, {dimension});
+    return boundary == Boundary::dirichlet ? -mirrored : mirrored;
+  };
   const int axis = x.layout() ? x.layout()->axis_of(dimension) : -1;
-  if (axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1)
-    return concatenate({slice(local, dimension, n - m, n), local, slice(local, dimension, 0, m)}, dimension);
+  if (axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1) {
+    const auto part = [&](const Range& range) { return continued(slice(local, dimension, range.begin, range.end)); };
+    return concatenate({part(below(0, n)), local, part(above(0, n))}, dimension);
+  }
   const auto& grid = grid_of(*x.layout());
-  // The box's part of the planes [begin - m + by, end + m + by), for the block [begin, end) of each rank: by = 0 gives those next
-  // to the block, n those before the box and -n those after it.
   const auto block = [&](int rank) { return x.layout()->box(rank); };
-  const auto planes = [&](const auto& shift) {
+  // The planes range(begin, end) for the block [begin, end) of each rank.
+  const auto planes = [&](const auto& range) {
     auto plan = std::make_shared<BoxPlan>();
     for (const int rank : grid.members({axis})) {
       auto& need = plan->need.emplace_back(plan->have.emplace_back(block(rank)));
       auto &begin = need.begin[dimension], &end = need.end[dimension];
-      const bool any = begin < end;
-      const auto by = shift(begin);
-      begin = any ? std::clamp(begin - m + by, std::int64_t{0}, n) : 0;
-      end = any ? std::clamp(end + m + by, std::int64_t{0}, n) : 0;
+      const Range wanted = begin < end ? range(begin, end) : Range{};
+      begin = wanted.begin, end = wanted.end;
     }
     return exchange(local, grid.along({axis}), plan);
   };
-  const auto inside = planes([](auto) { return std::int64_t{0}; });
+  const auto inside = planes([&](std::int64_t begin, std::int64_t end) {
+    return Range{std::max<std::int64_t>(begin - m, 0), std::min(end + m, n)};
+  });
   const auto own = block(grid.rank);
   const auto low = [&](std::int64_t begin) { return begin < m; };
   bool both = false;  // whether a block is that close to either end
@@ -43,42 +62,57 @@ Tensor with_halo(const Tensor& x, int dimension, std::int64_t m) {
     both = both || (low(box.begin[dimension]) && box.end[dimension] + m > n);
   }
   if (!both) {
-    const auto wrapped = planes([&](std::int64_t begin) { return low(begin) ? n : -n; });
-    return concatenate(low(own.begin[dimension]) ? Tensors{wrapped, inside} : Tensors{inside, wrapped}, dimension);
+    const auto outside = continued(
+        planes([&](std::int64_t begin, std::int64_t end) { return low(begin) ? below(begin, end) : above(begin, end); }));
+    return concatenate(low(own.begin[dimension]) ? Tensors{outside, inside} : Tensors{inside, outside}, dimension);
   }
-  const auto before = planes([&](auto) { return n; });
-  const auto after = planes([&](auto) { return -n; });
+  const auto before = continued(planes(below)), after = continued(planes(above));
   return concatenate({before, inside, after}, dimension);
 }
 
 void require_field(const char* op, const Tensor& x, const DifferenceOptions& options) {
   require(x.rank() == 5, "[fields::{}] takes [N, D, H, W, C]: {}", op, x);
-  for (const double spacing : options.spacing) require(spacing > 0, "[fields::{}] the spacing is positive: {}", op, spacing);
+  require(is_floating(x.dtype()) && !(x.layout() && x.layout()->has(Placement::partial)),
+          "[fields::{}] takes floating-point tensors that are no partial sums: {}", op, x);
+  for (const double spacing : options.spacing)
+    require(spacing > 0 && std::isfinite(spacing), "[fields::{}] the spacing is positive: {}", op, spacing);
+  if (options.order != spectral) difference_weights(1, options.order);
+}
+
+// The boundary of a first derivative: those of odd functions are even.
+Boundary of_derivative(Boundary boundary) {
+  if (boundary == Boundary::periodic) return boundary;
+  return boundary == Boundary::dirichlet ? Boundary::neumann : Boundary::dirichlet;
 }
 
 // Derivative number `derivative` along spatial dimension d; no tensor for an extent of 1.
-Tensor difference(const Tensor& x, std::size_t d, int derivative, const DifferenceOptions& options) {
+Tensor difference(const Tensor& x, std::size_t d, int derivative, const DifferenceOptions& options, Boundary boundary) {
   const int dimension = static_cast<int>(d) + 1;
-  auto weights = difference_weights(derivative, options.order);
   if (global_shape(x)[dimension] == 1) return {};
+  if (options.order == spectral) return detail::spectral_derivative(x, d, options.spacing[d], boundary);
+  auto weights = difference_weights(derivative, options.order);
   for (auto& weight : weights)
     for (int i = 0; i < derivative; ++i) weight /= options.spacing[d];
-  return stencil(x, weights, dimension);
+  return stencil(x, weights, dimension, boundary);
 }
 
 }  // namespace
 
-Tensor stencil(const Tensor& x, const std::vector<double>& weights, int axis) {
+Tensor stencil(const Tensor& x, const std::vector<double>& weights, int axis, Boundary boundary) {
   const int dimension = checked_dimension("fields::stencil", axis, x.rank());
   const auto m = static_cast<std::int64_t>(weights.size() / 2), n = global_shape(x)[dimension];
   require(weights.size() % 2 == 1, "[fields::stencil] has an odd number of weights: {}", weights.size());
   require(n >= m, "[fields::stencil] {} planes on either side of {}: {}", m, n, x);
   require(is_floating(x.dtype()) && !(x.layout() && x.layout()->has(Placement::partial)),
           "[fields::stencil] takes floating-point tensors that are no partial sums: {}", x);
+  std::vector<double> reversed(weights.rbegin(), weights.rend()), opposite = weights;
+  for (auto& weight : opposite) weight = -weight;
+  require(boundary == Boundary::periodic || reversed == weights || reversed == opposite,
+          "[fields::stencil] between walls the weights are symmetric or antisymmetric: {}", joined(weights, ", "));
   Tensor y;
   {
     const Untaped scope;
-    const auto wide = with_halo(x, dimension, m);
+    const auto wide = with_halo(x, dimension, m, boundary);
     for (std::size_t j = 0; j < weights.size(); ++j) {
       if (weights[j] == 0) continue;
       const auto first = std::min(static_cast<std::int64_t>(j), wide.dim(dimension) - x.dim(dimension));  // 0 in an empty block
@@ -90,14 +124,16 @@ Tensor stencil(const Tensor& x, const std::vector<double>& weights, int axis) {
   }
   if (x.is_constant()) return y;
   const int split = x.layout() ? x.layout()->axis_of(dimension) : -1;
-  // x_bar[i] = sum over j of weights[j] y_bar[i - j + m]
+  // x_bar[i] = sum over j of weights[j] y_bar[i - j + m]. Between walls x[i] has the weights of its mirror images, too: those of
+  // x[-1 - i] in y[k] are those of y[-1 - k] in x_bar[i], but for the sign of antisymmetric weights: y continues with the other
+  // parity.
+  const auto adjoint_boundary = reversed == weights ? boundary : of_derivative(boundary);
   Tape::record({.name = "stencil",
                 .communicates = split >= 0 && x.layout()->grid->extents[static_cast<std::size_t>(split)] > 1,
                 .inputs = {x},
                 .outputs = {y},
-                .vjp = [reversed = std::vector<double>(weights.rbegin(), weights.rend()), dimension, layout = x.layout()](
-                           const Replay&, Inputs g) {
-                  return Tensors{stencil(g[0].with_layout(layout), reversed, dimension).without_layout()};
+                .vjp = [reversed, dimension, adjoint_boundary, layout = x.layout()](const Replay&, Inputs g) {
+                  return Tensors{stencil(g[0].with_layout(layout), reversed, dimension, adjoint_boundary).without_layout()};
                 }});
   return y;
 }
@@ -106,7 +142,7 @@ Tensor gradient(const Tensor& x, const DifferenceOptions& options) {
   require_field("gradient", x, options);
   Tensors parts;
   for (std::size_t d = 0; d < 3; ++d) {
-    const auto part = difference(x, d, 1, options);
+    const auto part = difference(x, d, 1, options, options.boundary[d]);
     parts.push_back(part ? part : constant(zeros_like(x)));
   }
   return concatenate(parts, 4);
@@ -119,7 +155,7 @@ Tensor divergence(const Tensor& x, const DifferenceOptions& options) {
   Tensor sum;
   for (std::size_t d = 0; d < 3; ++d) {
     const auto first = static_cast<std::int64_t>(d) * channels;
-    const auto part = difference(slice(x, 4, first, first + channels), d, 1, options);
+    const auto part = difference(slice(x, 4, first, first + channels), d, 1, options, of_derivative(options.boundary[d]));
     if (part) sum = sum ? sum + part : part;
   }
   return sum ? sum : 0.0 * slice(x, 4, 0, channels);
@@ -127,27 +163,16 @@ Tensor divergence(const Tensor& x, const DifferenceOptions& options) {
 
 Tensor laplacian(const Tensor& x, const DifferenceOptions& options) {
   require_field("laplacian", x, options);
+  if (options.order == spectral) return detail::by_eigenvalues("fields::laplacian", x, options, false);
   Tensor sum;
   for (std::size_t d = 0; d < 3; ++d)
-    if (const auto part = difference(x, d, 2, options)) sum = sum ? sum + part : part;
+    if (const auto part = difference(x, d, 2, options, options.boundary[d])) sum = sum ? sum + part : part;
   return sum ? sum : 0.0 * x;
 }
 
-std::vector<double> difference_weights(int derivative, int order) {
-  require((derivative == 1 || derivative == 2) && order >= 2 && order <= 8 && order % 2 == 0,
-          "[fields] first and second derivatives have orders 2, 4, 6 and 8: derivative {}, order {}", derivative, order);
-  const int m = order / 2;
-  std::vector<double> weights(static_cast<std::size_t>(order + 1), 0.0);
-  const auto at = [&](int j) -> double& { return weights[static_cast<std::size_t>(m + j)]; };
-  // (-1)^(j + 1) m!^2 / ((m - j)! (m + j)!), divided by j, or by j^2 / 2
-  double factor = -1;
-  for (int j = 1; j <= m; ++j) {
-    factor *= -static_cast<double>(m - j + 1) / (m + j);
-    at(j) = derivative == 1 ? factor / j : 2 * factor / (j * j);
-    at(-j) = derivative == 1 ? -at(j) : at(j);
-    if (derivative == 2) at(0) -= 2 * at(j);
-  }
-  return weights;
+Tensor poisson(const Tensor& rhs, const DifferenceOptions& options) {
+  require_field("poisson", rhs, options);
+  return detail::by_eigenvalues("fields::poisson", rhs, options, true);
 }
 
 }  // namespace mpigrad::fields
