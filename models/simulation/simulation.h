@@ -5,4 +5,5 @@
 #include "models/simulation/global_dot.h"
 #include "models/simulation/implicit.h"
 #include "models/simulation/minimise.h"
+#include "models/simulation/power_spectrum.h"
 #include "models/simulation/steps.h"

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "framework/base/error.h"
+#include "framework/engine/tape.h"
 
 namespace mpigrad::universe {
 namespace {
@@ -13,9 +15,6 @@ constexpr std::int64_t most_bins = 17;
 constexpr double least_power = 1e-24;
 // Least variance of a contrast that varies by more than the rounding of its mean.
 constexpr double least_variance = 1e-20;
-
-// Modes that the transform stores without their conjugate count twice.
-double stored_once(const SlabFft& fft, std::int64_t kz) { return kz == 0 || fft.is_nyquist(kz) ? 1 : 2; }
 
 }  // namespace
 
@@ -27,43 +26,35 @@ std::vector<double> spectrum_edges(std::int64_t n) {
   return edges;
 }
 
-VolumeStatistics::VolumeStatistics(std::shared_ptr<Transport> alone, std::int64_t n) : fft_(std::move(alone), n) {
-  require(fft_.transport().size() == 1, "[spectrum] a volume must be on one rank, the transport has {}", fft_.transport().size());
-  const auto edges = spectrum_edges(n);
-  modes_.resize(edges.size() - 1), bin_.resize(fft_.complex_size());
-  fft_.for_each_mode([&](std::size_t offset, std::int64_t kx, std::int64_t ky, std::int64_t kz) {
-    const double k = std::sqrt(static_cast<double>(kx * kx + ky * ky + kz * kz));
-    const auto above = std::upper_bound(edges.begin(), edges.end(), k) - edges.begin();
-    const auto bin = above == 0 || k >= edges.back() ? modes_.size() : static_cast<std::size_t>(above - 1);
-    bin_[offset] = static_cast<std::uint8_t>(bin);
-    if (bin < modes_.size()) modes_[bin] += stored_once(fft_, kz);
-  });
+VolumeStatistics::VolumeStatistics(std::int64_t n) : n_(n) {
+  const double spacing = 2 * std::numbers::pi / static_cast<double>(n);  // the fundamental wave number is 1
+  options_ = {.spacing = {spacing, spacing, spacing}, .edges = spectrum_edges(n)};
 }
 
 std::vector<double> VolumeStatistics::operator()(std::span<const double> counts, std::int64_t channels) const {
-  const auto cells = fft_.real_size(), stride = static_cast<std::size_t>(channels);
+  const auto cells = static_cast<std::size_t>(n_ * n_ * n_), stride = static_cast<std::size_t>(channels);
   require(channels > 0 && counts.size() == cells * stride, "[spectrum] {} numbers are not {}^3 cells of {} channels",
-          counts.size(), fft_.n(), channels);
-  const auto total = static_cast<double>(cells);
-  std::vector<double> statistics, power(modes_.size() + 1), means(stride), zeros(stride);
+          counts.size(), n_, channels);
+  const Untaped scope;
+  const UseDevice device(DeviceKind::cpu);
+  const auto total = static_cast<double>(cells), h = options_.spacing[0];
+  std::vector<double> statistics, means(stride), zeros(stride);
   for (std::size_t i = 0; i < counts.size(); i += stride)
     for (std::size_t c = 0; c < stride; ++c) means[c] += counts[i + c], zeros[c] += counts[i + c] == 0 ? 1 : 0;
-  RealField contrast(cells);
+  std::vector<double> contrasts(counts.size());
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t c = i % stride;
+    contrasts[i] = counts[i] / (means[c] > 0 ? means[c] / total : std::nan("")) - 1;
+  }
+  const Tensor field = Tensor::over(contrasts.data(), {1, n_, n_, n_, channels}, DType::float64);
+  const auto power = fields::power_spectrum(field, options_).power.to_vector();  // [bins, channels]
   for (std::size_t c = 0; c < stride; ++c) {
-    const double mean = means[c] > 0 ? means[c] / total : std::nan("");
     double squares = 0, cubes = 0;
-    for (std::size_t i = 0; i < cells; ++i) {
-      const double d = counts[i * stride + c] / mean - 1;
-      contrast[i] = d, squares += d * d, cubes += d * d * d;
-    }
+    for (std::size_t i = c; i < contrasts.size(); i += stride)
+      squares += contrasts[i] * contrasts[i], cubes += contrasts[i] * contrasts[i] * contrasts[i];
     const double variance = squares / total;
-    const auto modes = fft_.forward(contrast);
-    std::fill(power.begin(), power.end(), 0);
-    const auto half = fft_.half();
-    for (std::size_t m = 0; m < modes.size();)
-      for (std::int64_t kz = 0; kz < half; ++kz, ++m) power[bin_[m]] += stored_once(fft_, kz) * std::norm(modes[m]);
-    for (std::size_t b = 0; b < modes_.size(); ++b) {
-      const double mean_power = power[b] / modes_[b] / total;
+    for (std::size_t b = c; b < power.size(); b += stride) {
+      const double mean_power = power[b] / (h * h * h);
       const bool some = variance > least_variance && mean_power > least_power * variance;
       statistics.push_back(some ? std::log(mean_power) : std::nan(""));
     }

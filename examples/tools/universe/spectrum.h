@@ -3,11 +3,10 @@
 // statistics.
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "examples/tools/universe/fft.h"
+#include "models/simulation/power_spectrum.h"
 
 namespace mpigrad::universe {
 
@@ -15,14 +14,13 @@ namespace mpigrad::universe {
 // bins of width 1, or 17 bins that widen towards large |k| if there would be more. Every bin contains an axis' mode.
 std::vector<double> spectrum_edges(std::int64_t n);
 
-// For volumes of n^3 cells, each on one rank. Error: sizes that SlabFft does not transform.
+// For volumes of n^3 cells.
 class VolumeStatistics {
  public:
-  // `alone`: a transport of one rank.
-  VolumeStatistics(std::shared_ptr<Transport> alone, std::int64_t n);
+  explicit VolumeStatistics(std::int64_t n);
 
   // The number of values for each channel: one for each bin and three more.
-  std::int64_t per_channel() const { return static_cast<std::int64_t>(modes_.size()) + 3; }
+  std::int64_t per_channel() const { return static_cast<std::int64_t>(options_.edges.size()) + 2; }
   // counts: [n, n, n, channels], row-major. With the contrast d = count / mean - 1 of a channel, the values are, in this order:
   // the logarithm of the mean of |F(k)|^2 / n^3 over the modes of each bin, where F is the Fourier sum of d, with the
   // assignment's window left in; the logarithm of the variance of d; its skewness <d^3> / variance^1.5; log(1e-9 + the fraction
@@ -31,9 +29,8 @@ class VolumeStatistics {
   std::vector<double> operator()(std::span<const double> counts, std::int64_t channels) const;
 
  private:
-  SlabFft fft_;
-  std::vector<std::uint8_t> bin_;  // the bin of each mode of the transform; the number of bins: in no bin
-  std::vector<double> modes_;      // number of modes in each bin; a mode whose conjugate is not stored counts twice
+  std::int64_t n_;
+  fields::SpectrumOptions options_;
 };
 
 }  // namespace mpigrad::universe

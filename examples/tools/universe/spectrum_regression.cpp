@@ -1,11 +1,11 @@
 #include "examples/tools/universe/spectrum_regression.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "examples/tools/universe/fft.h"
 #include "examples/tools/universe/spectrum.h"
 #include "framework/base/job_queue.h"
 #include "framework/base/text_bounds.h"
@@ -82,8 +82,7 @@ std::vector<double> rows_of(const Communicator& world, std::size_t samples, std:
 BaselinePredictions statistics_of(const Communicator& world, const data::Source& source,
                                   const std::vector<std::int64_t>& samples) {
   const auto channels = source.channels(), side = source.extents()[0];
-  const VolumeStatistics statistics(
-      world.size() > 1 ? world.transport().subgroup(std::array{world.rank()}) : world.shared_transport(), side);
+  const VolumeStatistics statistics(side);
   const auto width = static_cast<std::size_t>(features_of(side, channels));
   auto rows = rows_of(world, samples.size(), width,
                       [&](std::size_t i, SampleRoom& room) { return statistics(room.read(source, samples[i]), channels); });

@@ -133,86 +133,73 @@ TEST_CASE("spectrum: every plane wave has its power in its bin") {
             const double k = std::sqrt(static_cast<double>(x * x + y * y + z * z));
             modes[b] += k >= edges[b] && k < edges[b + 1] ? 1 : 0;
           }
-    on_ranks(1, [&, n = n, &waves = waves](const Communicator& world) {
-      const VolumeStatistics statistics(world.shared_transport(), n);
-      const auto of = statistics(field(waves), 1);
-      REQUIRE(static_cast<std::int64_t>(of.size()) == statistics.per_channel());
-      REQUIRE(of.size() == waves.size() + 3);
-      double variance = 0;
-      for (std::size_t b = 0; b < waves.size(); ++b) {
-        CAPTURE(n);
-        CAPTURE(b);
-        const double amplitude = 0.1 * static_cast<double>(b + 1);
-        const bool own = 2 * waves[b][0] == n;  // its own conjugate
-        const double power = (own ? 1 : 0.5) * amplitude * amplitude * cells * cells;
-        CHECK(std::exp(of[b]) == doctest::Approx(power / modes[b] / cells).epsilon(1e-10));
-        variance += power / cells / cells;
-      }
-      CHECK(std::exp(of[waves.size()]) == doctest::Approx(variance).epsilon(1e-10));
-      CHECK(of.back() == doctest::Approx(std::log(1e-9)));
-      CHECK_FALSE(all_finite(statistics(field({waves.front()}), 1)));  // no power in the other bins
-    });
+    const VolumeStatistics statistics(n);
+    const auto of = statistics(field(waves), 1);
+    REQUIRE(static_cast<std::int64_t>(of.size()) == statistics.per_channel());
+    REQUIRE(of.size() == waves.size() + 3);
+    double variance = 0;
+    for (std::size_t b = 0; b < waves.size(); ++b) {
+      CAPTURE(n);
+      CAPTURE(b);
+      const double amplitude = 0.1 * static_cast<double>(b + 1);
+      const bool own = 2 * waves[b][0] == n;  // its own conjugate
+      const double power = (own ? 1 : 0.5) * amplitude * amplitude * cells * cells;
+      CHECK(std::exp(of[b]) == doctest::Approx(power / modes[b] / cells).epsilon(1e-10));
+      variance += power / cells / cells;
+    }
+    CHECK(std::exp(of[waves.size()]) == doctest::Approx(variance).epsilon(1e-10));
+    CHECK(of.back() == doctest::Approx(std::log(1e-9)));
+    CHECK_FALSE(all_finite(statistics(field({waves.front()}), 1)));  // no power in the other bins
   }
 }
 
 TEST_CASE("spectrum: one-point numbers of a channel whose contrast is known") {
-  on_ranks(1, [](const Communicator& world) {
-    const VolumeStatistics statistics(world.shared_transport(), 4);
-    // One cell of 16 has 16 counts, the others none: d = 15 or -1. The other channel is not looked at.
-    const auto noise = clumps(4, 1, 1);
-    const auto of = statistics(volume(4, 2,
-                                      [&](const Cell& at, std::int64_t c) {
-                                        const auto i = (at[0] * 4 + at[1]) * 4 + at[2];
-                                        if (c == 0) return noise[static_cast<std::size_t>(i)];
-                                        return i == 1 || i == 7 || i == 30 || i == 53 ? 16.0 : 0.0;
-                                      }),
-                               2);
-    REQUIRE(of.size() == 10);
-    CHECK(of[7] == doctest::Approx(std::log(15.0)));
-    CHECK(of[8] == doctest::Approx((std::pow(15, 3) - 15) / 16 / std::pow(15, 1.5)));
-    CHECK(of[9] == doctest::Approx(std::log(15.0 / 16)));
-    CHECK(has(error_text([&] { statistics(std::vector<double>(100), 1); }), "100 numbers are not 4^3 cells"));
-  });
+  const VolumeStatistics statistics(4);
+  // One cell of 16 has 16 counts, the others none: d = 15 or -1. The other channel is not looked at.
+  const auto noise = clumps(4, 1, 1);
+  const auto of = statistics(volume(4, 2,
+                                    [&](const Cell& at, std::int64_t c) {
+                                      const auto i = (at[0] * 4 + at[1]) * 4 + at[2];
+                                      if (c == 0) return noise[static_cast<std::size_t>(i)];
+                                      return i == 1 || i == 7 || i == 30 || i == 53 ? 16.0 : 0.0;
+                                    }),
+                             2);
+  REQUIRE(of.size() == 10);
+  CHECK(of[7] == doctest::Approx(std::log(15.0)));
+  CHECK(of[8] == doctest::Approx((std::pow(15, 3) - 15) / 16 / std::pow(15, 1.5)));
+  CHECK(of[9] == doctest::Approx(std::log(15.0 / 16)));
+  CHECK(has(error_text([&] { statistics(std::vector<double>(100), 1); }), "100 numbers are not 4^3 cells"));
 }
 
 TEST_CASE("spectrum: flips, transpositions and periodic shifts change nothing") {
-  on_ranks(1, [](const Communicator& world) {
-    for (const std::int64_t n : {12, 9}) {
-      const VolumeStatistics statistics(world.shared_transport(), n);
-      const auto counts = clumps(n, 2, 5);
-      const auto moved = [&](const std::function<Cell(const Cell&)>& from) {
-        return statistics(volume(n, 2,
-                                 [&](const Cell& at, std::int64_t c) {
-                                   const auto [x, y, z] = from(at);
-                                   return counts[static_cast<std::size_t>(((x * n + y) * n + z) * 2 + c)];
-                                 }),
-                          2);
-      };
-      const auto same = statistics(counts, 2);
-      CHECK(largest_difference(same, moved([&](const Cell& at) { return Cell{n - 1 - at[0], at[1], n - 1 - at[2]}; })) < 1e-12);
-      CHECK(largest_difference(same, moved([](const Cell& at) { return Cell{at[2], at[0], at[1]}; })) < 1e-12);
-      CHECK(largest_difference(same, moved([&](const Cell& at) {
-                                 return Cell{(at[0] + 3) % n, at[1], (at[2] + 7) % n};
-                               })) < 1e-12);
-      std::vector<double> doubled;
-      for (const double count : counts) doubled.push_back(2 * count);
-      CHECK(largest_difference(same, statistics(doubled, 2)) < 1e-12);
-    }
-  });
+  for (const std::int64_t n : {12, 9}) {
+    const VolumeStatistics statistics(n);
+    const auto counts = clumps(n, 2, 5);
+    const auto moved = [&](const std::function<Cell(const Cell&)>& from) {
+      return statistics(volume(n, 2,
+                               [&](const Cell& at, std::int64_t c) {
+                                 const auto [x, y, z] = from(at);
+                                 return counts[static_cast<std::size_t>(((x * n + y) * n + z) * 2 + c)];
+                               }),
+                        2);
+    };
+    const auto same = statistics(counts, 2);
+    CHECK(largest_difference(same, moved([&](const Cell& at) { return Cell{n - 1 - at[0], at[1], n - 1 - at[2]}; })) < 1e-12);
+    CHECK(largest_difference(same, moved([](const Cell& at) { return Cell{at[2], at[0], at[1]}; })) < 1e-12);
+    CHECK(largest_difference(same, moved([&](const Cell& at) { return Cell{(at[0] + 3) % n, at[1], (at[2] + 7) % n}; })) < 1e-12);
+    std::vector<double> doubled;
+    for (const double count : counts) doubled.push_back(2 * count);
+    CHECK(largest_difference(same, statistics(doubled, 2)) < 1e-12);
+  }
 }
 
 TEST_CASE("spectrum: volumes without one") {
-  on_ranks(1, [](const Communicator& world) {
-    const VolumeStatistics statistics(world.shared_transport(), 6);
-    for (const double value : {0.0, 0.1, 7.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
-      CHECK_FALSE(all_finite(statistics(std::vector<double>(216, value), 1)));
-    auto negative = clumps(6, 1, 2);
-    for (auto& value : negative) value -= 100;
-    CHECK_FALSE(all_finite(statistics(negative, 1)));
-  });
-  on_ranks(2, [](const Communicator& world) {
-    CHECK(has(error_text([&] { VolumeStatistics(world.shared_transport(), 6); }), "a volume must be on one rank"));
-  });
+  const VolumeStatistics statistics(6);
+  for (const double value : {0.0, 0.1, 7.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    CHECK_FALSE(all_finite(statistics(std::vector<double>(216, value), 1)));
+  auto negative = clumps(6, 1, 2);
+  for (auto& value : negative) value -= 100;
+  CHECK_FALSE(all_finite(statistics(negative, 1)));
 }
 
 TEST_CASE("baseline: the same on any number of ranks and threads, and from the note; sigma_8 is seen") {
