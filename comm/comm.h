@@ -27,6 +27,7 @@
 #include "comm/halos/window_plan.h"
 #include "comm/hdf5/hdf5_file.h"
 #include "comm/hdf5/hdf5_tensor.h"
+#include "comm/hdf5/xdmf.h"
 #include "comm/launch.h"
 #include "comm/messages/nonblocking.h"
 #include "comm/messages/one_sided.h"
