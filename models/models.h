@@ -41,6 +41,7 @@
 #include "models/nn/layers.h"
 #include "models/nn/pipeline.h"
 #include "models/nn/sequential.h"
+#include "models/nn/spectral/spectral_conv.h"
 #include "models/nn/summary.h"
 #include "models/simulation/simulation.h"
 #include "models/train/checkpoint/checkpoint.h"

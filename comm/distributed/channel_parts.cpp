@@ -42,18 +42,6 @@ LayoutPtr layout_beside(const Tensor& x, const Tensor& w, std::vector<AxisPlacem
   return std::make_shared<Layout>(Layout{x.layout()->grid, global_shape(w), std::move(axes)});
 }
 
-// This rank's block of w, a parameter used with x, in that layout. A w that is replicated is so on any grid of the same ranks; a
-// w that ranks store in parts is gathered first. Replicated values are cut without a message, and their cotangents are gathered.
-Tensor laid_out(const Tensor& x, const Tensor& w, const LayoutPtr& layout) {
-  Tensor from = w;
-  if (!w.layout() || w.layout()->grid != layout->grid) {
-    const std::vector<AxisPlacement> same(layout->axes.size());
-    const auto whole = std::make_shared<Layout>(Layout{layout->grid, layout->global, same});
-    from = is_stored(x, w) ? redistribute(w, whole) : w.with_layout(whole);
-  }
-  return redistribute(from, layout).without_layout();
-}
-
 struct Planner {
   const char* op;
   const Tensor &x, &w;
@@ -223,6 +211,16 @@ Tensor with_channels_of(const Tensor& x, const Tensor& y) {
   return y.with_layout(std::make_shared<Layout>(std::move(layout)));
 }
 
+Tensor block_in(const Tensor& x, const Tensor& w, const LayoutPtr& layout) {
+  Tensor from = w;
+  if (!w.layout() || w.layout()->grid != layout->grid) {
+    const std::vector<AxisPlacement> same(layout->axes.size());
+    const auto whole = std::make_shared<Layout>(Layout{layout->grid, layout->global, same});
+    from = is_stored(x, w) ? redistribute(w, whole) : w.with_layout(whole);
+  }
+  return redistribute(from, layout).without_layout();
+}
+
 Tensor block_beside(const char* op, const Tensor& x, const Tensor& w, int dimension) {
   if (!w || !x.layout()) return w;
   require(global_shape(w)[dimension] == x.layout()->global.back(), "[{}] a parameter has {} channels, the input {}: {}, {}", op,
@@ -233,7 +231,7 @@ Tensor block_beside(const char* op, const Tensor& x, const Tensor& w, int dimens
     axes[a] = {Placement::split, dimension, x.layout()->axes[a].cuts};
   }
   require_beside(op, x, w);
-  return laid_out(x, w, layout_beside(x, w, std::move(axes)));
+  return block_in(x, w, layout_beside(x, w, std::move(axes)));
 }
 
 void require_no_share(const char* op, const Tensor& x) {
@@ -287,10 +285,10 @@ ProductPlan plan_product(const char* op, const Tensor& x, const Tensor& w, const
 
 ProductOperands product_operands(const ProductPlan& plan, const Tensor& x, const Tensor& w, const Tensor& bias) {
   if (plan.axes.empty()) return {x, parameter_for(x, w), bias};
-  auto weight = laid_out(x, w, plan.w);
+  auto weight = block_in(x, w, plan.w);
   const auto part = input_part(plan, x);
   if (plan.idle) weight = slice(weight, -1, 0, 0);
-  const auto of_part = plan.bias ? laid_out(x, bias, plan.bias) : Tensor();
+  const auto of_part = plan.bias ? block_in(x, bias, plan.bias) : Tensor();
   return {part, parameter_for(part, weight), of_part};
 }
 

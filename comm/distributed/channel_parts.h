@@ -21,6 +21,10 @@ Tensor with_channels_of(const Tensor& x, const Tensor& y);
 // This rank's block of w, a parameter used with x, whose dimension `dimension` corresponds to x's channels. w without a layout is
 // the same on all ranks; the result then differs only along the axis that splits x's channels.
 Tensor block_beside(const char* op, const Tensor& x, const Tensor& w, int dimension = 0);
+// This rank's block of w, a parameter used with x, in a layout on x's grid. A w that is replicated is so on any grid of the same
+// ranks; a w that ranks store in parts is gathered first. Replicated values are cut without a message, and their cotangents are
+// gathered.
+Tensor block_in(const Tensor& x, const Tensor& w, const LayoutPtr& layout);
 // Error, reported for `op`: x is a partial sum.
 void require_no_share(const char* op, const Tensor& x);
 
