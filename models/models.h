@@ -33,6 +33,7 @@
 #include "models/networks/conv4.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/encoder3d.h"
+#include "models/networks/fno3d.h"
 #include "models/networks/projection.h"
 #include "models/networks/residual.h"
 #include "models/networks/resnet.h"
