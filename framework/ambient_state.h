@@ -36,6 +36,9 @@
 //   comm/transport/transport.cpp        of_several_ranks P whether the program has several ranks, for total() of plain tensors
 //   comm/transport/waited.cpp           waited, depth      T  how long a rank has waited
 //   comm/transport/watch/call_board.cpp board              T  the call a rank is in
+//   models/c/call.cpp                   last_error, failed_calls T C programs ask for the reason of their last failure
+//   models/c/handles.cpp                table              P  the objects of C programs, by their handles
+//   models/c/handles.cpp                made_here          T  the handles of each scope of a C program
 //   models/trainer/run.cpp              told               T  how many timed GPU kernels this rank has already reported
 //   framework/base/warning.cpp          all                P  warnings that were printed, each once
 //   framework/base/new_file.cpp         found              P  folders already searched for files of ended processes

@@ -30,11 +30,12 @@ const std::map<std::string, int> levels{{"framework", 0}, {"ops", 1}, {"comm", 2
 const std::vector<std::string> leaves{"framework/cuda/",         "comm/transport/mpi/", "comm/transport/nccl/",
                                       "comm/transport/threads/", "comm/transport/dry/", "comm/hdf5/"};
 // Headers of leaves that do not mention the vendor.
-const std::set<std::string> public_leaf_headers{
-    "comm/transport/mpi/mpi_comm.h", "comm/hdf5/hdf5_file.h",    "comm/hdf5/hdf5_tensor.h",
-    "comm/hdf5/io_thread.h",         "comm/hdf5/xdmf.h",         "framework/cuda/cuda.h",
-    "framework/cuda/graph.h",        "framework/cuda/staging.h", "models/data/compressed/compressed.h",
-    "models/data/images/decode.h"};
+const std::set<std::string> public_leaf_headers{"comm/transport/mpi/mpi_comm.h", "comm/transport/mpi/integer_comm.h",
+                                                "comm/hdf5/hdf5_file.h",         "comm/hdf5/hdf5_tensor.h",
+                                                "comm/hdf5/io_thread.h",         "comm/hdf5/xdmf.h",
+                                                "framework/cuda/cuda.h",         "framework/cuda/graph.h",
+                                                "framework/cuda/staging.h",      "models/data/compressed/compressed.h",
+                                                "models/data/images/decode.h"};
 // Leaves that are written in CUDA; they may include CUDA's foundation.
 const std::set<std::string> cuda_leaves{"framework/cuda/", "comm/transport/nccl/"};
 
@@ -131,14 +132,16 @@ bool is_inner(const std::string& path) {
 
 bool is_header(const std::string& path) { return path.ends_with(".h") || path.ends_with(".cuh"); }
 
-// Installed headers: path from the root to path below the include folder, as Meson reports them.
+// Installed headers: path from the root to path below the include folder, as Meson reports them. Without those that the build
+// makes.
 std::map<std::string, std::string> installed_headers() {
   std::ifstream stream(std::filesystem::path(MPIGRAD_BUILD_ROOT) / "meson-info" / "intro-installed.json");
   const std::string text{std::istreambuf_iterator<char>(stream), {}}, root = std::string(MPIGRAD_SOURCE_ROOT) + "/";
   const std::regex pair(R"re("([^"]+\.(?:cu)?h)": "([^"]+)")re");
   std::map<std::string, std::string> result;
   for (std::sregex_iterator match(text.begin(), text.end(), pair), end; match != end; ++match)
-    if (const auto from = (*match)[1].str(); from.starts_with(root)) result[from.substr(root.size())] = (*match)[2];
+    if (const auto from = (*match)[1].str(); from.starts_with(root) && !from.starts_with(MPIGRAD_BUILD_ROOT))
+      result[from.substr(root.size())] = (*match)[2];
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Built without MPI.
 
 #include "comm/transport/launcher.h"
+#include "comm/transport/mpi/integer_comm.h"
 #include "comm/transport/transport.h"
 #include "framework/base/error.h"
 
@@ -14,6 +15,10 @@ std::shared_ptr<Transport> mpi_world(int*, char***) {
   fail(
       "[mpi] this build has no MPI: install MPICH (libmpich-dev) and configure with -Dmpi=enabled, or run with "
       "--transport threads --ranks P");
+}
+
+std::shared_ptr<Transport> mpi_transport_of_integer(int) {
+  fail("[mpi] this build has no MPI: install MPICH (libmpich-dev) and configure with -Dmpi=enabled");
 }
 
 }  // namespace mpigrad
