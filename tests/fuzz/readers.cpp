@@ -17,6 +17,7 @@
 #include "models/data/volumes/volumes.h"
 #include "models/train/checkpoint/checkpoint.h"
 #include "ops/random/random.h"
+#include "tests/models/data/nifti_files.h"
 #include "tests/support/format_files.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/image_files.h"
@@ -160,23 +161,25 @@ void add_arrays(std::vector<FileReader>& list) {
 
 void add_volumes(std::vector<FileReader>& list) {
   const std::vector<int> ones(60, 1);
-  list.push_back({.name = "nifti",
-                  .file = "v.nii",
-                  .valid = {{nifti_file({5, 4, 3}, 4, ones)},
-                            {nifti_file({5, 4, 3}, 2, ones)},
-                            {nifti_file({5, 4, 3}, 512, ones, {.big = true})},
-                            {nifti_file({5, 2, 3, 2}, 4, ones, {.slope = 0.5F, .shift = 1})}},
-                  .read = [](const fs::path& file) {
-                    auto hash = hash_of_opened(file);
-                    try {
-                      const auto labels = data::read_nifti_labels(file);
-                      hash += content_hash(
-                          {reinterpret_cast<const char*>(labels.values.data()), labels.values.size() * sizeof(std::int32_t)});
-                    } catch (const Error&) {
-                      hash += 1;
-                    }
-                    return hash;
-                  }});
+  list.push_back(
+      {.name = "nifti",
+       .file = "v.nii",
+       .valid = {{nifti_file({5, 4, 3}, 4, ones)},
+                 {nifti_file({5, 4, 3}, 2, ones)},
+                 {nifti_file({5, 4, 3}, 512, ones, {.big = true})},
+                 {placed_file({5, 4, 3}, std::vector<float>(60, 1.5F), {1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 3, 0}, {.version = 2})},
+                 {nifti_file({5, 2, 3, 2}, 4, ones, {.slope = 0.5F, .shift = 1})}},
+       .read = [](const fs::path& file) {
+         auto hash = hash_of_opened(file);
+         try {
+           const auto labels = data::read_nifti_labels(file);
+           hash +=
+               content_hash({reinterpret_cast<const char*>(labels.values.data()), labels.values.size() * sizeof(std::int32_t)});
+         } catch (const Error&) {
+           hash += 1;
+         }
+         return hash;
+       }});
   list.push_back({.name = "csv",
                   .file = "t.csv",
                   .valid = {{bytes_of_text("file,age,\"a, b\"\na.nii,1.5,2\nb.nii,2.5,\"3\"\n")},

@@ -54,9 +54,9 @@ struct CifarFiles {
 };
 CifarFiles read_cifar(const std::vector<std::filesystem::path>& paths);
 
-// NIfTI-1 in one file (.nii): [z, y, x] or [z, y, x, C] with C the fourth dimension, as float32: slope and intercept applied,
-// then scaled from its own least and greatest finite value to [0, 1] (a constant volume becomes 0). Header: nifti1.h of the NIfTI
-// data format working group. Callers use it through its row in models/data/volumes/volume_formats.h.
+// NIfTI-1 or NIfTI-2 in one file (.nii): [z, y, x] or [z, y, x, C] with C the fourth dimension, as float32: slope and intercept
+// applied, then scaled from its own least and greatest finite value to [0, 1] (a constant volume becomes 0). Header: nifti1.h of
+// the NIfTI data format working group. Callers use it through its row in models/data/volumes/volume_formats.h.
 augment::Sample read_nifti(const std::filesystem::path& path);
 
 }  // namespace mpigrad::data

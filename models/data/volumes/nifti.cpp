@@ -1,15 +1,15 @@
 #include "models/data/volumes/nifti.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <span>
 
 #include "framework/base/host_memory.h"
 #include "framework/base/joined.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/sources/formats.h"
+#include "models/data/volumes/nifti_header.h"
 
 namespace mpigrad::data {
 namespace {
@@ -28,92 +28,6 @@ StoredType element_type(int code, bool big, const std::string& name) {
     case 1280: return stored_type('u', 8, big, name);
     default: fail("[nifti] {}: elements of type {} are not supported, only integers and floating-point numbers", name, code);
   }
-}
-
-// Places of the numbers in a header: `count` numbers of `size` bytes at `at`. Everything else is text and single bytes.
-struct Numbers {
-  std::size_t at, size, count;
-};
-constexpr Numbers numbers_of_header[]{{0, 4, 1},   {32, 4, 1},  {36, 2, 1},  {40, 2, 8},  {56, 4, 3},  {68, 2, 4},
-                                      {76, 4, 11}, {120, 2, 1}, {124, 4, 6}, {252, 2, 2}, {256, 4, 18}};
-
-void reverse_numbers(Bytes& header) {
-  for (const auto& [at, size, count] : numbers_of_header)
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto first = header.begin() + static_cast<std::ptrdiff_t>(at + i * size);
-      std::reverse(first, first + static_cast<std::ptrdiff_t>(size));
-    }
-}
-
-// A number of a header in little-endian order.
-template <class T>
-T number(const Bytes& header, std::size_t at) {
-  std::array<std::byte, sizeof(T)> bytes{};
-  std::copy_n(header.begin() + static_cast<std::ptrdiff_t>(at), sizeof(T), bytes.begin());
-  if (std::endian::native == std::endian::big) std::reverse(bytes.begin(), bytes.end());
-  return std::bit_cast<T>(bytes);
-}
-
-double real(const Bytes& header, std::size_t at) { return static_cast<double>(number<float>(header, at)); }
-
-bool finite(std::span<const double> values) {
-  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
-}
-
-// The file's unit of length in millimetres.
-double unit_of(const Bytes& header) {
-  switch (static_cast<int>(header[123]) & 7) {
-    case 1: return 1000;
-    case 3: return 0.001;
-    default: return 1;
-  }
-}
-
-std::array<double, 3> spacing_of(const Bytes& header) {
-  std::array<double, 3> spacing{1, 1, 1};
-  for (std::size_t a = 0; a < 3; ++a)
-    if (const double length = std::abs(real(header, 88 - 4 * a)) * unit_of(header); std::isfinite(length) && length > 0)
-      spacing[a] = length;
-  return spacing;
-}
-
-// nifti1.h, "METHOD 3": the affine map itself. Rows of [R | t].
-std::array<double, 12> sform_of(const Bytes& header) {
-  std::array<double, 12> affine{};
-  for (std::size_t i = 0; i < 12; ++i) affine[i] = real(header, 280 + 4 * i) * unit_of(header);
-  return affine;
-}
-
-// nifti1.h, "METHOD 2": R is the rotation of the unit quaternion (a, b, c, d), a >= 0, times diag(dx, dy, +-dz).
-std::array<double, 12> qform_of(const Bytes& header, const std::array<double, 3>& spacing) {
-  double b = real(header, 256), c = real(header, 260), d = real(header, 264);
-  const double rest = 1 - (b * b + c * c + d * d);
-  double a = rest < 1e-7 ? 0 : std::sqrt(rest);
-  if (a == 0) {  // half a turn; rounding may have made (b, c, d) longer than 1
-    const double length = std::sqrt(b * b + c * c + d * d);
-    b /= length, c /= length, d /= length;
-  }
-  const double x = spacing[2], y = spacing[1], z = real(header, 76) < 0 ? -spacing[0] : spacing[0], unit = unit_of(header);
-  return {(a * a + b * b - c * c - d * d) * x,
-          2 * (b * c - a * d) * y,
-          2 * (b * d + a * c) * z,
-          real(header, 268) * unit,
-          2 * (b * c + a * d) * x,
-          (a * a + c * c - b * b - d * d) * y,
-          2 * (c * d - a * b) * z,
-          real(header, 272) * unit,
-          2 * (b * d - a * c) * x,
-          2 * (c * d + a * b) * y,
-          (a * a + d * d - c * c - b * b) * z,
-          real(header, 276) * unit};
-}
-
-std::array<double, 12> affine_of(const Bytes& header, const std::array<double, 3>& spacing) {
-  if (number<std::int16_t>(header, 254) > 0)
-    if (const auto sform = sform_of(header); finite(sform)) return sform;
-  if (number<std::int16_t>(header, 252) > 0)
-    if (const auto qform = qform_of(header, spacing); finite(qform)) return qform;
-  return {spacing[2], 0, 0, 0, 0, spacing[1], 0, 0, 0, 0, spacing[0], 0};
 }
 
 // A file whose header has been read.
@@ -136,46 +50,33 @@ OpenFile open_nifti(const std::filesystem::path& path) {
   OpenFile file{path.string(), open_stream(path)};
   const auto& name = file.name;
   auto& h = file.header;
-  h.bytes = take(*file.stream, nifti_header_bytes);
-  require(h.bytes.size() >= nifti_header_bytes, "[nifti] {}: not a NIfTI-1 file: {} bytes are shorter than its header", name,
-          h.bytes.size());
-  const auto first = big_endian<std::uint32_t>(h.bytes.data());
-  constexpr std::uint32_t header_of_2 = 540, swapped_header_of_2 = 0x1c020000;
-  require(first != header_of_2 && first != swapped_header_of_2,
-          "[nifti] {}: a NIfTI-2 file; only NIfTI-1 is read: save it as NIfTI-1", name);
-  const bool big = first == nifti_header_bytes;
-  if (big) reverse_numbers(h.bytes);
-  const auto* magic = reinterpret_cast<const char*>(h.bytes.data() + 344);
-  require(std::memcmp(magic, "ni1", 4) != 0, "[nifti] {}: the header of a pair of files; only single files (.nii) are read",
-          name);
-  require(number<std::int32_t>(h.bytes, 0) == 348 && std::memcmp(magic, "n+1", 4) == 0, "[nifti] {}: not a NIfTI-1 file", name);
-
-  std::array<std::int64_t, 8> dim{};
-  for (std::size_t i = 0; i < 8; ++i) dim[i] = number<std::int16_t>(h.bytes, 40 + 2 * i);
+  const auto stated = take_nifti_header(*file.stream, name);
+  auto dim = stated.dim;
   require(dim[0] >= 1 && dim[0] <= 7, "[nifti] {}: {} dimensions", name, dim[0]);
   for (std::size_t i = 1; i < 8; ++i) {
     if (static_cast<std::int64_t>(i) > dim[0]) dim[i] = 1;
     require(dim[i] >= 1 && (i <= 4 || dim[i] == 1), "[nifti] {}: extents {}: volumes [x, y, z] or [x, y, z, C] are read", name,
             joined(std::span(dim).subspan(1), ", "));
   }
+  (void)elements_of({dim[4], dim[3], dim[2], dim[1]}, fmt::format("[nifti] {}", name));
   h.extents = {dim[3], dim[2], dim[1]}, h.channels = dim[4];
-  file.stored = element_type(number<std::int16_t>(h.bytes, 70), big, name), h.type = file.stored.type;
+  file.stored = element_type(stated.type, stated.big, name), h.type = file.stored.type;
 
-  const auto offset = real(h.bytes, 108);
-  const auto left = file.stream->most_left();
+  const auto header = static_cast<double>(stated.layout->size), least = header + 4;
+  const auto offset = stated.offset, left = file.stream->most_left();
   // The least that the standard allows in a single file; readers disagree about the meaning of less.
-  require(!(offset < 352), "[nifti] {}: vox_offset is {}; in a single file the volume begins at byte 352 or later", name, offset);
-  require(offset >= 352 && offset - 348 <= left && offset == std::floor(offset), "[nifti] {}: the volume begins at byte {} of {}",
-          name, offset, left + 348);
-  file.before = offset - 348;
+  require(!(offset < least), "[nifti] {}: vox_offset is {}; in a single file the volume begins at byte {} or later", name, offset,
+          least);
+  require(offset >= least && offset - header <= left && offset == std::floor(offset),
+          "[nifti] {}: the volume begins at byte {} of {}", name, offset, left + header);
+  file.before = offset - header;
   require(file.before + file.bytes() <= left, "[nifti] {}: truncated: {:.0f} bytes of elements, {:.0f} make {}", name,
           left - file.before, file.bytes(), file.shape());
 
-  h.slope = real(h.bytes, 112), h.shift = real(h.bytes, 116);
+  h.slope = stated.factor, h.shift = stated.shift;
   if (h.slope == 0 || !std::isfinite(h.slope) || !std::isfinite(h.shift)) h.slope = 1, h.shift = 0;
-  h.spacing = spacing_of(h.bytes), h.affine = affine_of(h.bytes, h.spacing);
-  h.placed = number<std::int16_t>(h.bytes, 252) > 0 || number<std::int16_t>(h.bytes, 254) > 0;
-  h.format = nifti_name;
+  set_nifti_geometry(h, stated);
+  h.bytes = stated.bytes, h.format = nifti_name;
   return file;
 }
 

@@ -1,20 +1,18 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <utility>
 
 #include "framework/base/error.h"
 #include "framework/base/host_memory.h"
 #include "framework/base/new_file.h"
 #include "models/data/volumes/nifti.h"
+#include "models/data/volumes/nifti_header.h"
 
 namespace mpigrad::data {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr std::size_t offset = 352;  // no extensions: four zeros after the header
 
 void require_place(const fs::path& path, bool overwrite) {
   require(overwrite || !is_name_taken(path), "[nifti] {}: exists already; it is replaced only when asked to overwrite",
@@ -29,35 +27,50 @@ void put(Bytes& bytes, std::size_t at, T value) {
 
 // A header for these cells: pixdim and, if their file places them, sform.
 Bytes plain_header_of(const VolumeHeader& like) {
-  Bytes bytes(nifti_header_bytes);
+  const auto& l = nifti_1;
+  Bytes bytes(l.size);
   const auto number = [&](std::size_t at, double value) {
     put(bytes, at, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
   };
-  number(76, 1);                                                                // pixdim[0], qfac
-  bytes[123] = std::byte{2};                                                    // millimetres
-  for (std::size_t a = 0; a < 3; ++a) number(80 + 4 * a, like.spacing[2 - a]);  // pixdim
+  number(l.pixdim, 1);            // qfac
+  bytes[l.units] = std::byte{2};  // millimetres
+  for (std::size_t a = 0; a < 3; ++a) number(l.pixdim + 4 * (a + 1), like.spacing[2 - a]);
   if (!like.placed) return bytes;
-  put(bytes, 254, std::int16_t{1});                                          // sform_code: scanner
-  for (std::size_t i = 0; i < 12; ++i) number(280 + 4 * i, like.affine[i]);  // srow_x, srow_y, srow_z
+  put(bytes, l.sform, std::int16_t{1});  // scanner
+  for (std::size_t i = 0; i < 12; ++i) number(l.rows + 4 * i, like.affine[i]);
   return bytes;
 }
 
-// The header of labels of `size` bytes each, and the bytes between the header and the labels.
+bool is_own(const VolumeHeader& like) { return like.format == nifti_name && !like.bytes.empty(); }
+const NiftiLayout& layout_for(const VolumeHeader& like) { return is_own(like) ? nifti_layout(like.bytes.size()) : nifti_1; }
+
+// The header of labels of `size` bytes each, and the bytes between the header and the labels: no extensions, four zeros.
 Bytes header_of(const VolumeHeader& like, int size) {
+  const auto& l = layout_for(like);
+  const auto offset = l.size + 4;
   Bytes bytes(offset);
-  put(bytes, 0, std::int32_t{nifti_header_bytes});
-  put(bytes, 40, std::int16_t{3});
-  for (int i = 0; i < 7; ++i)
-    put(bytes, 42 + 2 * static_cast<std::size_t>(i), static_cast<std::int16_t>(i < 3 ? like.extents[2 - i] : 1));
-  put(bytes, 70, static_cast<std::int16_t>(size == 1 ? 2 : 8)), put(bytes, 72, static_cast<std::int16_t>(8 * size));
-  constexpr std::uint32_t one = 0x3f800000, start = 0x43b00000;  // 1.0F, 352.0F
-  put(bytes, 108, start), put(bytes, 112, one);
-  // pixdim, units, description, codes and numbers of qform and sform.
-  constexpr std::pair<int, int> kept[]{{76, 32}, {123, 1}, {148, 80}, {252, 76}};
-  const bool own = like.format == nifti_name && like.bytes.size() == nifti_header_bytes;
-  const auto from = own ? like.bytes : plain_header_of(like);
-  for (const auto& [at, count] : kept) std::copy_n(from.begin() + at, count, bytes.begin() + at);
-  std::memcpy(bytes.data() + 344, "n+1", 4);
+  const auto extent = [&](std::size_t i, std::int64_t value) {
+    if (l.dim_size == 2) put(bytes, l.dim + 2 * i, static_cast<std::int16_t>(value));
+    else put(bytes, l.dim + 8 * i, value);
+  };
+  put(bytes, 0, static_cast<std::int32_t>(l.size));
+  extent(0, 3);
+  for (int i = 0; i < 7; ++i) extent(static_cast<std::size_t>(i) + 1, i < 3 ? like.extents[2 - i] : 1);
+  put(bytes, l.type, static_cast<std::int16_t>(size == 1 ? 2 : 8)), put(bytes, l.bits, static_cast<std::int16_t>(8 * size));
+  if (l.version == 1) {
+    put(bytes, l.offset, std::bit_cast<std::uint32_t>(static_cast<float>(offset)));
+    put(bytes, l.factor, std::bit_cast<std::uint32_t>(1.0F));
+  } else {
+    put(bytes, l.offset, static_cast<std::int64_t>(offset)), put(bytes, l.factor, std::bit_cast<std::uint64_t>(1.0));
+  }
+  const auto from = is_own(like) ? like.bytes : plain_header_of(like);
+  const auto keep = [&](std::size_t at, std::size_t count) {
+    std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), count, bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  keep(l.pixdim, 8 * l.real_size), keep(l.units, 1), keep(l.description, 80);
+  keep(l.qform, l.rows + 12 * l.real_size - l.qform);  // codes and numbers of qform and sform
+  if (l.version == 1) std::memcpy(bytes.data() + l.magic, "n+1", 4);
+  else std::memcpy(bytes.data() + l.magic, "n+2\0\r\n\x1a\n", 8);
   return bytes;
 }
 
@@ -66,8 +79,9 @@ Bytes header_of(const VolumeHeader& like, int size) {
 void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labels, const VolumeHeader& like, bool overwrite) {
   const auto name = path.string();
   const auto& e = like.extents;
-  require(e.rank() == 3 && std::all_of(e.begin(), e.end(), [](std::int64_t n) { return n >= 1 && n <= 32767; }),
-          "[nifti] {}: extents are [D, H, W], 1 to 32767 each: {}", name, e);
+  const std::int64_t most_extent = layout_for(like).version == 1 ? 32767 : std::int64_t{1} << 40;
+  require(e.rank() == 3 && std::all_of(e.begin(), e.end(), [&](std::int64_t n) { return n >= 1 && n <= most_extent; }),
+          "[nifti] {}: extents are [D, H, W], 1 to {} each: {}", name, most_extent, e);
   const auto cells = static_cast<std::size_t>(e.elements());
   require(labels.size() == cells, "[nifti] {}: {} labels for the {} cells of {}", name, labels.size(), cells, e);
   std::int32_t most = 0;
@@ -84,7 +98,7 @@ void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labe
 
   const std::size_t size = most < 256 ? 1 : 4;
   constexpr std::size_t piece = std::size_t{1} << 28;  // of a packed file, a gzip member for each piece
-  const auto total = offset + cells * size;
+  const auto offset = layout_for(like).size + 4, total = offset + cells * size;
   require_host_memory(fmt::format("[nifti] {}", name), static_cast<double>(total + (packed ? std::min(total, piece) : 0)));
   auto bytes = header_of(like, static_cast<int>(size));
   bytes.resize(total);

@@ -12,6 +12,7 @@
 #include "framework/base/printable.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
+#include "models/data/volumes/orientation.h"
 #include "models/data/volumes/table.h"
 #include "models/data/volumes/volume_formats.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 std::vector<fs::path> volumes_in(const fs::path& folder) {
   std::error_code error;
+  if (is_volume(folder) && fs::is_regular_file(folder, error)) return {folder};
   require(fs::is_directory(folder, error), "[data] {}: not a folder of volumes ({})", folder.string(), volume_patterns());
   fs::directory_iterator iterator(folder, error);
   require(!error, "[data] {}: the folder cannot be read: {}", folder.string(), error.message());
@@ -111,8 +113,9 @@ struct VolumeFolder::State {
   explicit State(std::int64_t cache) : values(cache / 2), labels(cache / 2) {}
   struct File {
     fs::path image, labels;
-    VolumeHeader header;
-    Shape extents;
+    VolumeHeader header;  // as in the file
+    Augmentation turn{};
+    Shape stored_extents, extents;  // turned; turned and resampled
     std::vector<double> targets{};
   };
   std::vector<File> files;
@@ -121,15 +124,24 @@ struct VolumeFolder::State {
   Kept<float> values;
   Kept<std::int32_t> labels;
 
-  // Extents after resampling.
+  // The spacing to which a volume is resampled, from its own along an axis.
+  double target_spacing(double mm, std::size_t axis) const {
+    constexpr double tolerance = 0.01;
+    if (options.spacing) return (*options.spacing)[axis];
+    const double least = options.least_spacing[axis], most = options.most_spacing[axis];
+    if (!(least > 0) || (mm >= least * (1 - tolerance) && mm <= most * (1 + tolerance))) return mm;
+    return mm < least ? least : most;
+  }
+
+  // Extents after resampling, of the header of the turned volume.
   Shape extents_of(const VolumeHeader& header) const {
-    if (!options.spacing) return header.extents;
-    Shape result{1, 1, 1};
+    Shape result = header.extents;
     for (std::size_t a = 0; a < 3; ++a) {
       const auto n = static_cast<double>(header.extents[static_cast<int>(a)]);
-      const double cells = n * header.spacing[a] / (*options.spacing)[a];
-      require(cells < 0x1p31, "[data] {} cells of {} mm would be {:.0f} of {} mm", n, header.spacing[a], cells,
-              (*options.spacing)[a]);
+      const double mm = target_spacing(header.spacing[a], a);
+      if (mm == header.spacing[a]) continue;
+      const double cells = n * header.spacing[a] / mm;
+      require(cells < 0x1p31, "[data] {} cells of {} mm would be {:.0f} of {} mm", n, header.spacing[a], cells, mm);
       result[static_cast<int>(a)] = std::max<std::int64_t>(1, std::llround(cells));
     }
     return result;
@@ -147,11 +159,12 @@ struct VolumeFolder::State {
     auto volume = volume_format_of(file.image).read_values(file.image);
     require(volume.header.extents == file.header.extents && volume.header.channels == type.channels,
             "[data] {} has changed since its header was read", file.image.string());
-    if (file.extents == volume.header.extents) return std::move(volume.values);
+    auto values = turned(std::move(volume.values), volume.header.extents, type.channels, file.turn);
+    if (file.extents == file.stored_extents) return values;
     const auto bytes = static_cast<double>(file.extents.elements() * type.channels) * sizeof(float);
     require_host_memory(fmt::format("[data] {} at {}", file.image.string(), file.extents), 2 * bytes);
     augment::Sample sample;
-    sample.extents = volume.header.extents, sample.channels = type.channels, sample.values = std::move(volume.values);
+    sample.extents = file.stored_extents, sample.channels = type.channels, sample.values = std::move(values);
     return augment::resized(sample, augment::whole(sample.extents), file.extents, augment::Filter::area).values;
   }
 
@@ -159,8 +172,8 @@ struct VolumeFolder::State {
     auto volume = volume_format_of(file.labels).read_labels(file.labels);
     require(volume.header.extents == file.header.extents, "[data] {} has changed since its header was read",
             file.labels.string());
-    if (file.extents == volume.header.extents) return std::move(volume.values);
-    return nearest(volume.values, volume.header.extents, file.extents);
+    auto values = turned(std::move(volume.values), volume.header.extents, file.turn);
+    return file.extents == file.stored_extents ? values : nearest(values, file.stored_extents, file.extents);
   }
 };
 
@@ -171,6 +184,8 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
   if (options.spacing)
     for (const double mm : *options.spacing)
       require(mm > 0 && std::isfinite(mm), "[data] a spacing must be positive, in mm, not {}", mm);
+  require(options.orientation.empty() || is_orientation(options.orientation), "[data] '{}' is no orientation such as RAS",
+          options.orientation);
   std::unordered_map<std::string, fs::path> labels_by_name;
   std::error_code ignored;
   if (!labels.empty()) {
@@ -208,7 +223,10 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
       require(found != targets.end(), "[data] {} has no targets for {}", options.targets.string(), path.string());
       file.targets = found->second;
     }
-    file.extents = s.extents_of(file.header);
+    if (const auto letters = orientation_of(file.header); !options.orientation.empty() && !letters.empty())
+      file.turn = turn_between(letters, options.orientation);
+    const auto header = turned(file.header, file.turn);
+    file.stored_extents = header.extents, file.extents = s.extents_of(header);
     for (int a = 0; a < 3; ++a) s.type.extents[a] = std::max(s.type.extents[a], file.extents[a]);
     s.type.same_extents = s.type.same_extents && file.extents == first.extents;
   }
@@ -239,8 +257,16 @@ const fs::path& VolumeFolder::labels(std::int64_t sample) const {
   return state_->at(sample).labels;
 }
 
+VolumeHeader VolumeFolder::turned_header(std::int64_t sample) const { return turned(header(sample), state_->at(sample).turn); }
+
+std::vector<std::int32_t> VolumeFolder::labels_in_file(std::int64_t sample, std::vector<std::int32_t> labels) const {
+  require_sample(*this, sample);
+  const auto& file = state_->at(sample);
+  return turned(std::move(labels), file.stored_extents, inverse_turn(file.turn));
+}
+
 std::array<double, 3> VolumeFolder::spacing_of(std::int64_t sample) const {
-  const auto& stored = header(sample);
+  const auto stored = turned_header(sample);
   const auto extents = extents_of(sample);
   auto spacing = stored.spacing;
   for (std::size_t a = 0; a < 3; ++a)

@@ -12,9 +12,15 @@
 namespace mpigrad::data {
 
 struct VolumesOptions {
+  // The orientation, such as "RAS", to which every volume whose file places its cells is turned by exchanges and flips of axes
+  // (orientation.h). "": volumes stay as stored. [D, H, W] are below those of the turned volume.
+  std::string orientation{};
   // mm between cells along D, H, W to which every volume is resampled: values linearly (the mean over a larger cell), labels from
   // the nearest cell. None: cells as stored.
   std::optional<std::array<double, 3>> spacing{};
+  // Without `spacing`: a volume whose spacing along an axis is more than 1 % outside this range is resampled along this axis, to
+  // the nearest spacing of the range. 0: any spacing.
+  std::array<double, 3> least_spacing{}, most_spacing{};
   // A table (CSV) with the images' file names in its first column and numbers in the others: targets [T] of each volume, float64,
   // named by their columns. Replaces the labels.
   std::filesystem::path targets{};
@@ -22,11 +28,11 @@ struct VolumesOptions {
   std::int64_t cache_bytes = -1;
 };
 
-// The volumes of the folder `images`, in the order of their names, and the files of the folder `labels` with the same names
-// except for the formats' endings ("": no labels): int32 labels of cells. All headers are read when the source is made; volumes,
-// whole, when they are asked for. Errors, with the file: a folder that is missing or without volumes, an image without labels,
-// labels of other extents or at other places, another number of channels than the first file; and when a file is asked for, the
-// errors of its format's readers.
+// The volumes of the folder `images`, in the order of their names, or the volume in the file `images`, and the files of the
+// folder `labels` with the same names except for the formats' endings ("": no labels): int32 labels of cells. All headers are
+// read when the source is made; volumes, whole, when they are asked for. Errors, with the file: a folder that is missing or
+// without volumes, an image without labels, labels of other extents or at other places, another number of channels than the first
+// file; and when a file is asked for, the errors of its format's readers.
 class VolumeFolder : public Source {
  public:
   VolumeFolder(const std::filesystem::path& images, const std::filesystem::path& labels, const VolumesOptions& options = {});
@@ -40,11 +46,14 @@ class VolumeFolder : public Source {
   // Reads the files, including the images.
   void check(std::int64_t part, std::int64_t parts) const override;
 
-  // As in the file, not resampled.
+  // As in the file: neither turned nor resampled.
   const VolumeHeader& header(std::int64_t sample) const;
+  VolumeHeader turned_header(std::int64_t sample) const;  // turned, not resampled
+  // Labels of the cells of turned_header(), in the file's order of cells.
+  std::vector<std::int32_t> labels_in_file(std::int64_t sample, std::vector<std::int32_t> labels) const;
   const std::filesystem::path& image(std::int64_t sample) const;
   const std::filesystem::path& labels(std::int64_t sample) const;  // Error: there are no labels
-  std::array<double, 3> spacing_of(std::int64_t sample) const;     // mm between cells along D, H, W, after resampling
+  std::array<double, 3> spacing_of(std::int64_t sample) const;     // mm between cells along D, H, W, turned and resampled
 
   struct State;
 

@@ -1,6 +1,7 @@
 #include "models/trainer/ranks/geometry.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,7 +19,7 @@ constexpr double tolerance = 0.01;
 
 // The header of a sample, if it is a file of volume_formats.h.
 std::optional<data::VolumeHeader> header_of(const data::Source& source, std::int64_t sample) {
-  if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) return folder->header(sample);
+  if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) return folder->turned_header(sample);
   auto name = source.name_of_sample(sample);
   if (name.ends_with(" [0]")) name.resize(name.size() - 4);  // the name of a file in memory
   std::error_code error;
@@ -125,10 +126,11 @@ Geometry geometry_of(const Communicator& world, const data::Source& source, cons
   return result;
 }
 
-namespace {
-
-Geometry geometry_of_note(const std::string& weights, const std::string& note) {
+Geometry stated_geometry(const std::string& weights, const CheckpointInfo& info) {
   Geometry g;
+  const auto found = info.notes.find(geometry_note);
+  if (found == info.notes.end()) return g;
+  const auto& note = found->second;
   const auto excess = excess_of_json(note);
   require(excess.empty(), "[weights] {}: the note '{}' {}", weights, geometry_note, excess);
   try {
@@ -136,21 +138,20 @@ Geometry geometry_of_note(const std::string& weights, const std::string& note) {
     document.at("orientation").get_to(g.orientation);
     document.at("least_spacing").get_to(g.least), document.at("most_spacing").get_to(g.most);
   } catch (const nlohmann::ordered_json::exception&) {
-    fail("[weights] {}: the note '{}' is no orientation and spacing", weights, geometry_note);
+    g.least.fill(-1);
   }
+  bool known = g.orientation.empty() || data::is_orientation(g.orientation);
+  for (std::size_t a = 0; a < 3; ++a) known = known && g.least[a] >= 0 && g.least[a] <= g.most[a] && std::isfinite(g.most[a]);
+  require(known, "[weights] {}: the note '{}' is no orientation and spacing", weights, geometry_note);
   return g;
 }
 
-}  // namespace
-
 void require_same_geometry(const Communicator& world, const std::string& weights, const CheckpointInfo& info,
                            const data::Source& source, const std::vector<std::int64_t>& samples, bool resampled) {
-  const auto note = info.notes.find(geometry_note);
   Geometry trained, example;
-  trainer::together(world, [&] {
-    if (note != info.notes.end()) trained = geometry_of_note(weights, note->second);
-  });
-  std::int64_t differs = nowhere, unknown = nowhere, known = nowhere;
+  trainer::together(world, [&] { trained = stated_geometry(weights, info); });
+  // The first file that differs, that says no orientation, that says one, and the first file.
+  std::int64_t differs = nowhere, unknown = nowhere, oriented = nowhere, known = nowhere;
   const auto other_spacing = [&](const Geometry& file) {
     if (!(trained.least[0] > 0) || !(file.least[0] > 0)) return false;
     for (std::size_t a = 0; a < 3; ++a)
@@ -162,8 +163,9 @@ void require_same_geometry(const Communicator& world, const std::string& weights
     const bool turned = !trained.orientation.empty() && !file.orientation.empty() && trained.orientation != file.orientation;
     if ((turned || other_spacing(file)) && place < differs) differs = place, example = file;
     if (!trained.orientation.empty() && file.orientation.empty()) unknown = std::min(unknown, place);
+    if (!file.orientation.empty()) oriented = std::min(oriented, place);
   });
-  for (auto* place : {&differs, &unknown, &known}) combine(world, *place, CombineOp::min);
+  for (auto* place : {&differs, &unknown, &oriented, &known}) combine(world, *place, CombineOp::min);
   const auto name = [&](std::int64_t place) { return source.name_of_sample(samples[static_cast<std::size_t>(place)]); };
   if (differs != nowhere)
     fail_at(world, differs, [&] {
@@ -179,6 +181,11 @@ void require_same_geometry(const Communicator& world, const std::string& weights
                "warning: {} knows neither orientation nor spacing of the volumes that it was trained on: those of {} and others "
                "are not compared\n",
                weights, name(known));
+  else if (trained.orientation.empty() && oriented != nowhere)
+    fmt::print(stderr,
+               "warning: {} does not know the orientation of the volumes that it was trained on: that of {} and others is not "
+               "compared\n",
+               weights, name(oriented));
   else if (unknown != nowhere)
     fmt::print(stderr, "warning: {} does not say its orientation; {} was trained on {}\n", name(unknown), weights,
                trained.text());

@@ -1,6 +1,6 @@
 #pragma once
 // How the volumes of a training lie in the body: orientation and spacing of their files, which weights remember and other volumes
-// must match.
+// must match. Volumes that a source turns or resamples count as turned and resampled.
 
 #include <array>
 #include <cstdint>
@@ -28,6 +28,8 @@ std::string to_note(const Geometry& geometry);
 // orientations, with a file of each. Collective.
 Geometry geometry_of(const Communicator& world, const data::Source& source, const std::vector<std::int64_t>& samples,
                      bool resampled = false);
+// The geometry that weights remember; unknown if they have no such note. Error: a note that to_note() did not write.
+Geometry stated_geometry(const std::string& weights, const CheckpointInfo& info);
 // Throws UsageError if a sample's orientation differs from that of the weights' training, or its spacing is more than 1 % outside
 // the training's; the message shows both. If either side is unknown, it is not compared, and rank 0 prints that once. Collective.
 void require_same_geometry(const Communicator& world, const std::string& weights, const CheckpointInfo& info,

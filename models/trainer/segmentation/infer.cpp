@@ -46,6 +46,9 @@ Loaded load(const Communicator& world, const SegmentationProgram& program, const
   of_input(world, [&] {
     const auto info = read_checkpoint_info(o.weights);
     result.trained = trained_of(program, o.weights, info);
+    const auto geometry = stated_geometry(o.weights, info);
+    result.trained.orientation = geometry.orientation;
+    if (!result.trained.spacing) result.trained.least_spacing = geometry.least, result.trained.most_spacing = geometry.most;
     result.averaged = averages_remark(o, info);
     const auto& problem = result.trained.problem;
     result.net = program.network(problem);
@@ -83,8 +86,9 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
             "[out] {} is the folder of the images, whose names segmentations get", folder.string());
   });
   require_same_data(world, *volumes.seen);
-  require_same_geometry(world, o.weights, loaded.info, *volumes.stored, all_samples(*volumes.stored),
-                        loaded.trained.spacing.has_value());
+  // Volumes have been turned and resampled: the call says what is not known.
+  require_same_geometry(world, o.weights, loaded.info, *volumes.stored, all_samples(*volumes.stored), true);
+  warn_of_geometry(world, volumes, loaded.trained, false);
   LabelCount labels(problem.outputs);
   auto reading = labels.reading(*volumes.stored, dtype_of(o));
   if (!scored) reading.cells = {};

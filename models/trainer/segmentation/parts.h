@@ -20,8 +20,12 @@ struct DataOptions {
 
 // A trained network and the data it was trained on, as the weights' file remembers them.
 struct Trained {
-  Problem problem;                                 // the extents are the window's, the outputs classes; 0: not known yet
+  Problem problem{};                               // the extents are the window's, the outputs classes; 0: not known yet
   std::optional<std::array<double, 3>> spacing{};  // mm along D, H, W
+  // The orientation to which volumes are turned, and the range of spacings to which they are resampled if `spacing` is none
+  // (data::VolumesOptions). The note of the training's geometry has them.
+  std::string orientation{};
+  std::array<double, 3> least_spacing{}, most_spacing{};
   std::string normalisation = "whole";
 };
 // The note has the program's name.
@@ -37,6 +41,7 @@ struct TrainOptions : trainer::Options {
   std::string loss;
   std::vector<std::int64_t> window{};
   std::vector<double> spacing{};
+  std::string orientation = "RAS";  // or "stored"
   double foreground = 1.0 / 3, contrast = 0, brightness = 0, noise = 0, elastic = 0, elastic_spacing = 16, overlap = 0.5;
   double validation_fraction = 0.2;
   std::uint64_t split_seed = 1;
@@ -66,6 +71,9 @@ struct Volumes {
 // (without labels), or HDF5. UsageError: errors of the sources; missing labels if `wants_labels`. Collective.
 Volumes open(const Communicator& world, const std::string& path, const DataOptions& options, bool wants_labels,
              const Trained& trained);
+// Says on rank 0, a line for each case: volumes that are resampled to the spacings of the training, volumes whose axes are not at
+// right angles, and, if `of_training`, volumes that do not say their orientation.
+void warn_of_geometry(const Communicator& world, const Volumes& volumes, const Trained& trained, bool of_training);
 // The classes that occur in the cells of volumes.
 class LabelCount {
  public:

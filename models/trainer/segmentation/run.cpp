@@ -6,6 +6,8 @@
 
 #include "comm/launch.h"
 #include "framework/base/joined.h"
+#include "framework/base/printable.h"
+#include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/trainer/program/setting_keys.h"
 #include "models/trainer/recipe/commands.h"
@@ -26,6 +28,14 @@ std::array<T, 3> three(const std::string& name, std::vector<T> values, T most) {
   if (values.size() != 3 || !std::all_of(values.begin(), values.end(), [&](T x) { return x > 0 && x <= most; }))
     throw UsageError(fmt::format("{} is one number or three, D,H,W, above 0; got '{}'", name, text));
   return {values[0], values[1], values[2]};
+}
+
+Rule orientation_rule() {
+  const std::string text = "stored, or one letter each of R or L, A or P, S or I";
+  return {.text = text, .choices = {}, .problem = [text](const std::string& value) {
+            if (value == "stored" || data::is_orientation(value)) return std::string();
+            return fmt::format("'{}' is not {}", printable(value), text);
+          }};
 }
 
 std::string labelled_volumes() {
@@ -56,6 +66,8 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
       .with_unit("mm")
       .with_default("as stored")
       .instead_of("--spacing");
+  keys.add("data.orientation", o.orientation, orientation_rule(),
+           "orientation to which volumes are turned by their files' affine maps, three letters such as RAS or LPS; stored: none");
   keys.add("data.normalise", o.trained.normalisation, one_of({"whole", "nonzero", "none"}),
            "each volume to mean 0 and deviation 1: whole, or nonzero, of the cells that are not 0")
       .instead_of("--normalise");
@@ -128,6 +140,7 @@ int run_train(const Communicator& world, const SegmentationProgram& program, Tra
   const auto w = three("--window", o.window, most_cells);
   trained.problem.extents = {w[0], w[1], w[2]};
   if (!o.spacing.empty()) trained.spacing = three("data.spacing", o.spacing, std::numeric_limits<double>::max());
+  if (o.orientation != "stored") trained.orientation = o.orientation;
   try {
     if (program.complete) program.complete(trained.problem.values);
   } catch (const Error& error) {

@@ -16,18 +16,18 @@ namespace {
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
-// Extents, mm between cells and labels of a sample as stored, before resampling.
+// Extents, mm between cells and labels of a sample in its file; `turned`: its extents after turning, before resampling.
 struct Stored {
-  Shape extents;
+  Shape extents, turned;
   std::array<double, 3> spacing{1, 1, 1};
   std::vector<std::int32_t> labels;
 };
 
 Stored stored_of(const data::Source& source, std::int64_t sample, bool with_labels) {
-  Stored result{source.extents_of(sample), {1, 1, 1}, {}};
+  Stored result{source.extents_of(sample), source.extents_of(sample), {1, 1, 1}, {}};
   if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) {
     const auto& header = folder->header(sample);
-    result.extents = header.extents, result.spacing = header.spacing;
+    result.extents = header.extents, result.turned = folder->turned_header(sample).extents, result.spacing = header.spacing;
     if (with_labels) result.labels = data::volume_format_of(folder->labels(sample)).read_labels(folder->labels(sample)).values;
     return result;
   }
@@ -42,7 +42,7 @@ Stored stored_of(const data::Source& source, std::int64_t sample, bool with_labe
   return result;
 }
 
-// The classes at the cells of the stored volume, from the probabilities [D, H, W, K] of the resampled one.
+// The classes at the cells of the turned volume, from the probabilities [D, H, W, K] of the resampled one.
 std::vector<std::int32_t> labels_at(const Tensor& probabilities, const Shape& stored) {
   const auto& shape = probabilities.shape();
   const Shape seen{shape[0], shape[1], shape[2]};
@@ -52,6 +52,12 @@ std::vector<std::int32_t> labels_at(const Tensor& probabilities, const Shape& st
   auto resized = augment::resized(sample, augment::whole(seen), stored, augment::Filter::linear);
   const auto there = Tensor::over(resized.values.data(), {stored[0], stored[1], stored[2], shape[3]}, DType::float32);
   return segmentation::most_likely(there).to_vector<std::int32_t>();
+}
+
+// The same in the file's order of cells.
+std::vector<std::int32_t> in_file(const data::Source& source, std::int64_t sample, std::vector<std::int32_t> labels) {
+  const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source);
+  return folder == nullptr ? labels : folder->labels_in_file(sample, std::move(labels));
 }
 
 Case score(const Segmented& s, const Stored& stored, std::int64_t classes, bool hausdorff) {
@@ -113,7 +119,8 @@ std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volu
       mpigrad::together(group->world(), [&] {
         if (group->rank != 0) return;
         auto stored = stored_of(*volumes.stored, samples[i], o.scored);
-        Segmented s{.sample = samples[i], .predicted = labels_at(probabilities, stored.extents), .truth = {}};
+        Segmented s{.sample = samples[i], .predicted = {}, .truth = {}};
+        s.predicted = in_file(*volumes.stored, samples[i], labels_at(probabilities, stored.turned));
         if (o.largest_component) s.predicted = segmentation::largest_components(s.predicted, stored.extents, problem.outputs);
         if (o.scored) {
           s.truth = std::move(stored.labels);

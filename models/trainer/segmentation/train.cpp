@@ -100,6 +100,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   require_same_data(world, *volumes.seen);
   problem.channels = volumes.seen->channels();
   const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
+  warn_of_geometry(world, volumes, trained, true);
   LabelCount labels(problem.outputs);
   const auto reading = labels.reading(*volumes.stored, dtype_of(o));
   auto contents = read_data(world, *volumes.stored, split.train, reading);
@@ -182,6 +183,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                  {"validation",
                   {fmt::format("volumes {}; windows overlap by {} of their extent", joined(split.test, " "), o.overlap),
                    fmt::format("weights of {} bits", o.half_weights ? 16 : 32)}},
+                 {"volumes", {"orientation " + o.orientation}},
                  {"settings of the network", lines_of(problem.values)}};
            },
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),

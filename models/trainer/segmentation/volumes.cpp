@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "framework/base/joined.h"
 #include "models/data/sources/hdf5.h"
 #include "models/data/volumes/npy_pairs.h"
+#include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
 #include "models/trainer/segmentation/parts.h"
@@ -19,7 +22,10 @@ const std::map<std::string, data::Normalisation> normalisations{
 data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wants_labels, const Trained& trained) {
   std::error_code error;
   require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
-  const data::VolumesOptions options{.spacing = trained.spacing};
+  const data::VolumesOptions options{.orientation = trained.orientation,
+                                     .spacing = trained.spacing,
+                                     .least_spacing = trained.least_spacing,
+                                     .most_spacing = trained.most_spacing};
   if (fs::is_directory(path / "images", error)) {
     const auto labels = path / "labels";
     require(!wants_labels || fs::is_directory(labels, error), "[data] {} has images/ and no labels/", path.string());
@@ -56,6 +62,39 @@ Volumes open(const Communicator& world, const std::string& path, const DataOptio
     result.seen = data::normalised(result.stored, found->second);
   });
   return result;
+}
+
+void warn_of_geometry(const Communicator& world, const Volumes& volumes, const Trained& trained, bool of_training) {
+  const auto* folder = dynamic_cast<const data::VolumeFolder*>(volumes.stored.get());
+  if (world.rank() != 0 || folder == nullptr) return;
+  struct Found {
+    std::int64_t count = 0;
+    std::string first;
+    void add(const std::string& text) {
+      if (count++ == 0) first = text;
+    }
+  };
+  Found resampled, sheared, unplaced;
+  const auto text = [](const std::array<double, 3>& mm) { return fmt::format("{:.4g} x {:.4g} x {:.4g}", mm[0], mm[1], mm[2]); };
+  for (std::int64_t i = 0; i < folder->size(); ++i) {
+    const auto header = folder->turned_header(i);
+    const auto name = folder->name_of_sample(i);
+    if (!trained.spacing && folder->extents_of(i) != header.extents)
+      resampled.add(fmt::format("{}, {} mm [z, y, x] to {}", name, text(header.spacing), text(folder->spacing_of(i))));
+    if (trained.orientation.empty()) continue;
+    constexpr double most_shear = 0.01;
+    if (const double shear = data::shear_of(header); header.placed && shear > most_shear)
+      sheared.add(
+          fmt::format("{}, {:.1f} degrees from a right angle", name, std::asin(std::min(1.0, shear)) * 180 / std::numbers::pi));
+    if (of_training && data::orientation_of(header).empty()) unplaced.add(name);
+  }
+  const auto say = [&](const Found& found, const char* what) {
+    if (found.count > 0)
+      fmt::print(stderr, "warning: {} of {} volumes {} ({})\n", found.count, folder->size(), what, found.first);
+  };
+  say(resampled, "are resampled to the spacings of the training's volumes");
+  say(sheared, "have axes that are not at right angles: their nearest axes are taken");
+  say(unplaced, "do not say their orientation: they are taken as stored");
 }
 
 data::ContentsOptions LabelCount::reading(const data::Source& source, DType dtype) {

@@ -36,8 +36,8 @@ def nifti(name, values, code, type, signs=(1, 1, 1)):
     struct.pack_into("<2h", header, 70, type, struct.calcsize(code) * 8)
     struct.pack_into("<4f", header, 76, 1, 1, 1, 1)
     struct.pack_into("<2f", header, 108, 352, 1)
-    struct.pack_into("<h", header, 254, 1)
-    for a in range(3): struct.pack_into("<f", header, 280 + 20 * a, signs[a])
+    struct.pack_into("<h", header, 254, signs is not None)
+    for a in range(3): struct.pack_into("<f", header, 280 + 20 * a, signs[a] if signs else 0)
     header[344:348] = b"n+1\0"
     open(f"{work}/{name}", "wb").write(bytes(header) + struct.pack(f"<{len(values)}{code}", *values))
 for n in range(5):
@@ -47,7 +47,9 @@ for n in range(5):
         flaw = data == "flawed" and n == 3
         nifti(f"{data}/images/v{n}.nii", [math.nan if flaw and i == 500 else value for i, value in enumerate(values)], "f", 16)
         nifti(f"{data}/labels/v{n}.nii", [inside * (cell or data == "grown" and i < 9) for i, cell in enumerate(cells)], "B", 2)
+nifti("plain/v.nii", values, "f", 16)
 nifti("turned/v.nii", values[::-1], "f", 16, (-1, -1, -1))
+nifti("unsaid/v.nii", values, "f", 16, None)
 END
 python3 "$work/data.py" "$work"
 
@@ -115,13 +117,25 @@ unet3d --data "$work/masks" --set network.classes=256 --out "$work/wide"
 judge 'unless it is said how many there are' warns 'no cell of .*masks is of the classes 1, 2, 3, .*(254 in all)'
 
 # ---- orientation
-predict() { run "$tools/unet3d" predict --images "$work/turned" "$@"; }
-predict --weights "$work/balls_run/weights.h5" --out "$work/bad"
-judge 'a volume that is stored the other way round is refused' refuses_arguments \
-  'v.nii is stored LPI, 1 x 1 x 1 mm .*, .*weights.h5 was trained on RAS, 1 x 1 x 1 mm \[z, y, x\]: reorient'
-predict --weights "$root/examples/trainers/unet3d/hippocampus.h5" --out "$work/turned_run"
+predict() {
+  run "$tools/unet3d" predict --images "$work/$1" --weights "$2" --out "$work/$3"
+}
+predict plain "$work/balls_run/weights.h5" as_it_is
+judge 'a volume that is stored as those of the training is segmented' silent
+predict turned "$work/balls_run/weights.h5" turned_run
+judge 'so is a volume that is stored the other way round' silent
+cells='import sys; a, b = (open(name, "rb").read() for name in sys.argv[1:]); sys.exit(a[352:] != b[:351:-1])'
+judge 'with the same classes at the same places' python3 -c "$cells" "$work/as_it_is/v.nii" "$work/turned_run/v.nii"
+judge 'in a file whose header says where its cells are, as its image does' python3 -c "import sys
+a, b = (open(name, 'rb').read() for name in sys.argv[1:])
+sys.exit(a[76:108] != b[76:108] or a[252:328] != b[252:328])" "$work/turned/v.nii" "$work/turned_run/v.nii"
+predict unsaid "$work/balls_run/weights.h5" unsaid_run
+judge 'a volume that does not say its orientation is taken as stored' warns 'v.nii does not say its orientation; .* was trained on RAS'
+predict turned "$root/examples/trainers/unet3d/hippocampus.h5" hippocampus_run
 judge 'weights that know no orientation say so once' eval \
   "warns 'hippocampus.h5 knows neither orientation nor spacing' && [ \"\$(wc -l <\"\$work/err\")\" -eq 1 ]"
+unet3d --data "$work/balls" --set data.orientation=RAR --out "$work/bad"
+judge 'an orientation that is none is refused' refuses_arguments "'RAR' is not stored, or one letter each of R or L, A or P, S or I"
 judge 'nothing was written' no_file "$work/bad"
 
 summary

@@ -19,6 +19,7 @@ VALUES = {
     'grid.extents': 'depth=2',
     'precision.compute': 'float64',
     'data.window': '12',
+    'data.orientation': 'LPS',
     'network.norm': 'none',
     'network.classes': '3',
     'grid.layers': 'conv:sample=1',

@@ -193,3 +193,47 @@ TEST_CASE("nifti: what differs between two geometries") {
   put_floats(said, 280, {0, -3, 0, 10, 2, 0, 0, 20, 0, 0, -4, 30});
   CHECK(difference(header(turned), header(said)) == "");
 }
+
+TEST_CASE("nifti: NIfTI-2 in either byte order, and labels on its cells with its geometry bit for bit") {
+  const Folder folder;
+  const auto path = folder / "v.nii";
+  const Affine affine{-1.0 / 3, 0.01, 0, 90, 0, 1.0 / 7, 0.5, -126, 0, 0, 4, -72};
+  const std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  for (const bool big : {false, true}) {
+    write_file(path, placed_file({3, 2, 2}, values, affine, {.version = 2, .big = big}));
+    const auto [header, read] = read_nifti_volume(path);
+    CHECK(header.extents == Shape{2, 2, 3});
+    CHECK(header.affine == affine);  // as doubles
+    CHECK(header.spacing[2] == std::hypot(1.0 / 3, 0.0, 0.0));
+    CHECK(header.placed);
+    CHECK(read == values);
+    CHECK(header.bytes.size() == 540);
+    const std::vector<std::int32_t> labels(12, 3);
+    write_nifti_labels(folder / "l.nii", labels, header, true);
+    const auto back = read_nifti_labels(folder / "l.nii");
+    CHECK(back.values == labels);
+    CHECK(back.header.affine == affine);
+    for (const auto& [from, to] : {std::pair{104, 168}, {344, 496}, {500, 504}})
+      CHECK(std::equal(header.bytes.begin() + from, header.bytes.begin() + to, back.header.bytes.begin() + from));
+    CHECK(std::filesystem::file_size(folder / "l.nii") == 544 + 12);
+  }
+  auto file = placed_file({3, 2, 2}, values, affine, {.version = 2});
+  const auto refused = [&](const Bytes& bytes) {
+    write_file(path, bytes);
+    return error_text([&] { read_nifti_header(path); });
+  };
+  CHECK(refused(file).empty());
+  CHECK(has(refused({file.begin(), file.begin() + 500}), "v.nii: truncated: 500 bytes of a NIfTI-2 header"));
+  CHECK(has(refused({file.begin(), file.end() - 1}), "v.nii: truncated: 47 bytes of elements"));
+  auto changed = file;
+  put(changed, 168, std::int64_t{540});
+  CHECK(has(refused(changed), "v.nii: vox_offset is 540; in a single file the volume begins at byte 544 or later"));
+  changed = file;
+  put(changed, 4, std::uint32_t{0x0032696e});  // ni2
+  CHECK(has(refused(changed), "v.nii: the header of a pair of files"));
+  changed[4] = std::byte{'x'};
+  CHECK(has(refused(changed), "v.nii: not a NIfTI-2 file"));
+  changed = file;
+  put(changed, 24, std::int64_t{1} << 40), put(changed, 32, std::int64_t{1} << 40);
+  CHECK(has(refused(changed), "v.nii: a file cannot have the extents"));
+}

@@ -1,0 +1,101 @@
+// Predictions of a segmentation network lie where the anatomy is, whatever way its volumes are stored.
+
+#include <doctest/doctest.h>
+
+#include "models/data/volumes/nifti.h"
+#include "models/nn/layers.h"
+#include "models/trainer/segmentation/parts.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/views/views.h"
+#include "tests/models/data/nifti_files.h"
+#include "tests/support/errors.h"
+#include "tests/support/files.h"
+#include "tests/support/ranks.h"
+
+using namespace mpigrad;
+using namespace mpigrad::testing;
+using trainer::segmenting::Segmented;
+
+namespace {
+
+constexpr std::array<int, 3> xyz{7, 6, 5};
+const std::array<double, 12> straight{1.1, 0.2, 0, -7, -0.2, 1, 0, 11, 0, 0, 2, 2};
+
+// The values of cells, whatever way the volume is stored.
+std::vector<float> values_of(const Way& way) {
+  std::vector<float> values;
+  way.for_each_cell(xyz, [&](std::size_t, std::size_t at) { values.push_back(static_cast<float>(at * at % 97)); });
+  return values;
+}
+
+struct Scores : nn::Module {
+  Tensor operator()(const Tensor& x) override { return conv(x); }
+  nn::Conv3d conv{*this, "conv", {.out = 3, .kernel = 3, .padding = 1}};
+};
+
+}  // namespace
+
+TEST_CASE("segmentation: all 48 ways to store a volume give the same classes at the same places, on any number of ranks") {
+  const Folder folder;
+  const auto ways = all_ways();
+  for (std::size_t w = 0; w < ways.size(); ++w)
+    write_file(folder.path / fmt::format("{:02}.nii", w),
+               placed_file(ways[w].extents(xyz), values_of(ways[w]), ways[w].affine(xyz, straight)));
+  for (const auto& grid_extents : {GridExtents{}, GridExtents{.sample = 2}, GridExtents{.depth = 2}})
+    check_on_ranks(static_cast<int>(grid_extents.sample * grid_extents.depth), "48 ways", [&](const Communicator& world) {
+      trainer::segmenting::Trained trained{.orientation = "RAS"};
+      trained.problem.outputs = 3, trained.problem.extents = {4, 4, 4}, trained.problem.channels = 1;
+      const auto volumes = trainer::segmenting::open(world, folder.path.string(), {}, false, trained);
+      Scores net;
+      net.build(Shape{1, 4, 4, 4, 1}, {.seed = 3});
+      std::vector<std::int64_t> samples(ways.size());
+      for (std::size_t w = 0; w < samples.size(); ++w) samples[w] = static_cast<std::int64_t>(w);
+      std::vector<std::vector<std::int32_t>> classes(ways.size());
+      const auto grid = make_grid(world, grid_extents);
+      trainer::segmenting::segment(world, net, volumes, trained.problem, samples,
+                                   {.program = "test", .grid = grid, .scored = false, .done = [&](const Segmented& s) {
+                                      classes[static_cast<std::size_t>(s.sample)] = s.predicted;
+                                    }});
+      std::vector<std::int32_t> first;  // of the straight cells, as the first volume of this rank has them
+      std::array<bool, 3> seen{};
+      for (std::size_t w = 0; w < ways.size(); ++w) {
+        if (classes[w].empty()) continue;  // another group of ranks has it
+        std::vector<std::int32_t> there(classes[w].size());
+        ways[w].for_each_cell(xyz, [&](std::size_t in_file, std::size_t at) { there[at] = classes[w][in_file]; });
+        if (first.empty()) first = there;
+        require(there == first, "[test] volume {} has other classes", w);
+      }
+      for (const auto label : first) seen[static_cast<std::size_t>(label)] = true;
+      require(first.empty() || (seen[0] && seen[1] && seen[2]), "[test] the network tells no classes apart");
+    });
+}
+
+TEST_CASE("segmentation: the prediction of a resampled, turned volume is on the file's own cells") {
+  const Folder folder;
+  const Way way{{1, 2, 0}, {true, false, true}};
+  const auto map = way.affine(xyz, {1, 0, 0, 0, 0, 3, 0, 0, 0, 0, 2, 0});
+  write_file(folder / "v.nii", placed_file(way.extents(xyz), values_of(way), map));
+  check_on_ranks(1, "resampled", [&](const Communicator& world) {
+    trainer::segmenting::Trained trained{.orientation = "RAS", .least_spacing = {2, 1, 1}, .most_spacing = {2, 1.5, 1}};
+    trained.problem.outputs = 2, trained.problem.extents = {8, 8, 8}, trained.problem.channels = 1,
+    trained.normalisation = "none";
+    const auto volumes = trainer::segmenting::open(world, (folder / "v.nii").string(), {}, false, trained);
+    require(volumes.seen->extents() == Shape{5, 12, 7}, "[test] {}", volumes.seen->extents());
+    // Class 1 where a value is above 48.5.
+    struct Above : nn::Module {
+      Tensor operator()(const Tensor& x) override { return concatenate({x * 0, (x - 48.5) * 1000}, -1); }
+    } net;
+    std::vector<std::int32_t> predicted;
+    trainer::segmenting::segment(
+        world, net, volumes, trained.problem, {0},
+        {.program = "test", .grid = make_grid(world, {}), .overlap = 0.5, .scored = false, .done = [&](const Segmented& s) {
+           predicted = s.predicted;
+         }});
+    const auto stored = data::read_nifti_volume(folder / "v.nii").values;
+    std::size_t same = 0;
+    for (std::size_t i = 0; i < stored.size(); ++i) same += static_cast<std::size_t>((stored[i] > 48.5F) == (predicted[i] == 1));
+    // Half of the rows are interpolated between neighbours and some of these cells change.
+    require(predicted.size() == stored.size() && same > stored.size() * 3 / 4, "[test] {} of {} cells are the same", same,
+            stored.size());
+  });
+}
