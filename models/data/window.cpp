@@ -19,7 +19,7 @@ void pick(const T* labels, std::int64_t first, std::int64_t cells, const Philox&
           std::map<std::int64_t, std::pair<std::int64_t, std::vector<std::int64_t>>>& classes) {
   for (std::int64_t i = 0; i < cells; ++i) {
     const auto label = static_cast<std::int64_t>(labels[i]);
-    if (label == 0) continue;
+    if (label <= 0) continue;  // below 0: ignored
     // Reservoir sampling (Vitter 1985, algorithm R): each cell of the class stays with the same probability.
     auto& [seen, cells_of_class] = classes[label];
     if (cells_of_class.size() < ForegroundCells::most) {

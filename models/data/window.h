@@ -23,8 +23,8 @@ class ForegroundCells {
  public:
   static constexpr std::size_t most = 512;
   explicit ForegroundCells(SourcePtr source) : source_(std::move(source)) {}
-  // By class, without class 0 and absent classes: cell numbers in row-major order. The same on every rank. Labels are read when a
-  // sample is first asked for. Not thread-safe.
+  // By class, without class 0, labels below 0 (ignored cells) and absent classes: cell numbers in row-major order. The same on
+  // every rank. Labels are read when a sample is first asked for. Not thread-safe.
   const std::vector<std::vector<std::int64_t>>& of(std::int64_t sample);
 
  private:

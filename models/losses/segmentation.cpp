@@ -11,21 +11,23 @@
 namespace mpigrad::segmentation {
 namespace {
 
-// Scores in the type of arithmetic, and the mask of the class of each label.
+// Scores in the type of arithmetic, and the mask of the class of each label. counted: 1 for cells that are not ignored, else 0,
+// [N, D, H, W, 1]; none if no label is ignored.
 struct Compared {
-  Tensor scores, chosen;
+  Tensor scores, chosen, counted{};
 };
 
-Compared compared(const char* loss, const Tensor& scores, const Tensor& labels) {
+Compared compared(const char* loss, const Tensor& scores, const Tensor& labels, const std::optional<std::int64_t>& ignored) {
   require(scores.rank() == 5 && labels.rank() == 4, "[{}] needs scores [N, D, H, W, C] and labels [N, D, H, W]: {}, {}", loss,
           scores, labels);
   require(!scores.layout() == !labels.layout(), "[{}] scores and labels are both distributed or both local: {}, {}", loss, scores,
           labels);
   const auto wide = is_half(scores.dtype()) ? cast(scores, DType::float32) : scores;
   Untaped scope;
-  const auto chosen = mpigrad::apply(ops::LabelMask{scores.dim(4), std::nullopt}, {labels});
+  const auto chosen = mpigrad::apply(ops::LabelMask{scores.dim(4), ignored}, {labels});
   require(chosen.shape() == scores.shape(), "[{}] labels are for other cells than the scores: {}, {}", loss, labels, scores);
-  return {wide, constant(chosen)};
+  if (!ignored) return {wide, constant(chosen)};
+  return {wide, constant(chosen), constant(sum(cast(chosen, wide.dtype()), {-1}, true))};
 }
 
 Tensor number(const Tensor& like, double value) {
@@ -50,7 +52,7 @@ struct Overlap {
 };
 Overlap overlap_of(const Compared& at, const Tensor& p, const OverlapOptions& o) {
   Overlap result{.both = over_cells(where(at.chosen, p, number(p, 0)), o.whole_batch),
-                 .predicted = over_cells(p, o.whole_batch),
+                 .predicted = over_cells(at.counted ? p * at.counted : p, o.whole_batch),
                  .true_ = {}};
   Untaped scope;
   result.true_ = constant(over_cells(cast(at.chosen, p.dtype()), o.whole_batch));
@@ -81,21 +83,21 @@ Tensor dice_of(const Overlap& at, const OverlapOptions& o) {
 }  // namespace
 
 Tensor soft_dice_loss(const Tensor& scores, const Tensor& labels, const OverlapOptions& options) {
-  const auto at = compared("soft_dice_loss", scores, labels);
+  const auto at = compared("soft_dice_loss", scores, labels, options.ignored);
   return as_share(dice_of(overlap_of(at, softmax(at.scores), options), options), scores);
 }
 
 Tensor dice_cross_entropy_loss(const Tensor& scores, const Tensor& labels, const OverlapOptions& options) {
-  const auto at = compared("dice_cross_entropy_loss", scores, labels);
+  const auto at = compared("dice_cross_entropy_loss", scores, labels, options.ignored);
   const auto log_p = log_softmax(at.scores);
   const auto dice = dice_of(overlap_of(at, exp(log_p), options), options);
-  return (as_share(dice, scores) + negative_log_likelihood(log_p, labels)) * 0.5;
+  return (as_share(dice, scores) + negative_log_likelihood(log_p, labels, {.ignore_index = options.ignored})) * 0.5;
 }
 
 Tensor tversky_loss(const Tensor& scores, const Tensor& labels, const TverskyOptions& o) {
   require(o.false_positives >= 0 && o.false_negatives >= 0, "[tversky_loss] weights are not negative: {}, {}", o.false_positives,
           o.false_negatives);
-  const auto at = compared("tversky_loss", scores, labels);
+  const auto at = compared("tversky_loss", scores, labels, o.overlap.ignored);
   const auto sums = overlap_of(at, softmax(at.scores), o.overlap);
   const double s = o.overlap.smoothing;
   const auto wrong = (sums.predicted - sums.both) * o.false_positives + (sums.true_ - sums.both) * o.false_negatives;
@@ -104,20 +106,24 @@ Tensor tversky_loss(const Tensor& scores, const Tensor& labels, const TverskyOpt
 
 Tensor focal_loss(const Tensor& scores, const Tensor& labels, const FocalOptions& o) {
   require(o.gamma >= 0, "[focal_loss] gamma is not negative, got {}", o.gamma);
-  const auto at = compared("focal_loss", scores, labels);
+  const auto at = compared("focal_loss", scores, labels, o.ignored);
   const auto classes = scores.dim(4);
   require(o.weights.empty() || static_cast<std::int64_t>(o.weights.size()) == classes, "[focal_loss] {} weights for {} classes",
           o.weights.size(), classes);
   const auto all = log_softmax(at.scores);
-  CrossEntropyOptions options{.reduction = Reduction::none};
+  CrossEntropyOptions options{.ignore_index = o.ignored, .reduction = Reduction::none};
   if (!o.weights.empty()) {
     UseDevice device(scores.device());
     options.weights = constant(from_vector({classes}, o.weights, all.dtype()));
   }
   const auto losses = negative_log_likelihood(all, labels, options);
-  if (o.gamma == 0) return mean(losses);
+  const auto mean_of = [&](const Tensor& x) {
+    if (!o.ignored) return mean(x);
+    return sum(x) / std::max(1.0, cross_entropy_weight(labels, classes, {.ignore_index = o.ignored}));
+  };
+  if (o.gamma == 0) return mean_of(losses);
   const auto p = exp(sum(where(at.chosen, all, number(all, 0)), {-1}));
-  return mean(pow(relu(1 - p), o.gamma) * losses);  // rounding may make 1 - p negative
+  return mean_of(pow(relu(1 - p), o.gamma) * losses);  // rounding may make 1 - p negative
 }
 
 }  // namespace mpigrad::segmentation

@@ -12,6 +12,7 @@
 #include "framework/base/printable.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
+#include "models/data/volumes/cases.h"
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/table.h"
 #include "models/data/volumes/volume_formats.h"
@@ -21,20 +22,6 @@ namespace mpigrad::data {
 namespace fs = std::filesystem;
 
 namespace {
-
-std::vector<fs::path> volumes_in(const fs::path& folder) {
-  std::error_code error;
-  if (is_volume(folder) && fs::is_regular_file(folder, error)) return {folder};
-  require(fs::is_directory(folder, error), "[data] {}: not a folder of volumes ({})", folder.string(), volume_patterns());
-  fs::directory_iterator iterator(folder, error);
-  require(!error, "[data] {}: the folder cannot be read: {}", folder.string(), error.message());
-  std::vector<fs::path> files;
-  for (const auto& entry : iterator)
-    if (is_volume(entry.path()) && entry.path().filename().string().front() != '.') files.push_back(entry.path());
-  require(!files.empty(), "[data] {}: no volumes ({}) in this folder", folder.string(), volume_patterns());
-  std::sort(files.begin(), files.end());
-  return files;
-}
 
 // The nearest cells, with boxes of cells as in augment::resized.
 std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& labels, const Shape& extents, const Shape& to) {
@@ -105,20 +92,35 @@ std::unordered_map<std::string, std::vector<double>> targets_of(const Table& tab
   return result;
 }
 
+// The header of the image, or of the first channel's with the number of channels.
+VolumeHeader header_of(const VolumeCase& of) {
+  const auto& first = of.images.front();
+  auto header = volume_format_of(first).read_header(first);
+  if (of.images.size() == 1) return header;
+  for (const auto& path : of.images) {
+    const auto other = volume_format_of(path).read_header(path);
+    require(other.channels == 1, "[data] {} has {} channels; a file of one channel has one", path.string(), other.channels);
+    const auto apart = difference(header, other);
+    require(apart.empty(), "[data] {} and {} do not have the same cells: {}", first.string(), path.string(), apart);
+  }
+  header.channels = static_cast<std::int64_t>(of.images.size());
+  return header;
+}
+
 constexpr std::int64_t cache_default = std::int64_t{1} << 30;
 
 }  // namespace
 
 struct VolumeFolder::State {
   explicit State(std::int64_t cache) : values(cache / 2), labels(cache / 2) {}
-  struct File {
-    fs::path image, labels;
+  struct File : VolumeCase {
     VolumeHeader header;  // as in the file
     Augmentation turn{};
     Shape stored_extents, extents;  // turned; turned and resampled
     std::vector<double> targets{};
   };
   std::vector<File> files;
+  bool channel_files = false;
   SampleType type{.extents = {0, 0, 0}};
   VolumesOptions options;
   Kept<float> values;
@@ -156,23 +158,41 @@ struct VolumeFolder::State {
   const File& at(std::int64_t sample) const { return files[static_cast<std::size_t>(sample)]; }
 
   std::vector<float> load_values(const File& file) const {
-    auto volume = volume_format_of(file.image).read_values(file.image);
-    require(volume.header.extents == file.header.extents && volume.header.channels == type.channels,
-            "[data] {} has changed since its header was read", file.image.string());
-    auto values = turned(std::move(volume.values), volume.header.extents, type.channels, file.turn);
+    auto values = turned(stored_values(file), file.header.extents, type.channels, file.turn);
     if (file.extents == file.stored_extents) return values;
     const auto bytes = static_cast<double>(file.extents.elements() * type.channels) * sizeof(float);
-    require_host_memory(fmt::format("[data] {} at {}", file.image.string(), file.extents), 2 * bytes);
+    require_host_memory(fmt::format("[data] {} at {}", file.images.front().string(), file.extents), 2 * bytes);
     augment::Sample sample;
     sample.extents = file.stored_extents, sample.channels = type.channels, sample.values = std::move(values);
     return augment::resized(sample, augment::whole(sample.extents), file.extents, augment::Filter::area).values;
   }
 
-  std::vector<std::int32_t> load_labels(const File& file) const {
+  // [D, H, W, C] of the file, or of the files of all channels.
+  std::vector<float> stored_values(const File& file) const {
+    std::vector<float> values;
+    const auto channels = file.images.size();
+    for (std::size_t c = 0; c < channels; ++c) {
+      auto volume = volume_format_of(file.images[c]).read_values(file.images[c]);
+      require(volume.header.extents == file.header.extents &&
+                  volume.header.channels * static_cast<std::int64_t>(channels) == type.channels,
+              "[data] {} has changed since its header was read", file.images[c].string());
+      if (channels == 1) return std::move(volume.values);
+      values.resize(channels * volume.values.size());
+      for (std::size_t i = 0; i < volume.values.size(); ++i) values[i * channels + c] = volume.values[i];
+    }
+    return values;
+  }
+
+  std::vector<std::int32_t> stored_labels(const File& file) const {
     auto volume = volume_format_of(file.labels).read_labels(file.labels);
     require(volume.header.extents == file.header.extents, "[data] {} has changed since its header was read",
             file.labels.string());
-    auto values = turned(std::move(volume.values), volume.header.extents, file.turn);
+    options.labels.apply(volume.values, printable(file.labels.string()));
+    return std::move(volume.values);
+  }
+
+  std::vector<std::int32_t> load_labels(const File& file) const {
+    auto values = turned(stored_labels(file), file.header.extents, file.turn);
     return file.extents == file.stored_extents ? values : nearest(values, file.stored_extents, file.extents);
   }
 };
@@ -186,12 +206,10 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
       require(mm > 0 && std::isfinite(mm), "[data] a spacing must be positive, in mm, not {}", mm);
   require(options.orientation.empty() || is_orientation(options.orientation), "[data] '{}' is no orientation such as RAS",
           options.orientation);
-  std::unordered_map<std::string, fs::path> labels_by_name;
-  std::error_code ignored;
-  if (!labels.empty()) {
-    for (const auto& path : volumes_in(labels)) labels_by_name.emplace(volume_stem(path), path);
-    s.type.targets = {.type = DType::int32, .shape = {}, .per_cell = true};
-  }
+  auto found = volume_cases(images, labels, options.channel_files);
+  require(found.problems.empty(), "[data] {}", found.problems.empty() ? "" : found.problems.front());
+  s.channel_files = found.channel_files;
+  if (!labels.empty()) s.type.targets = {.type = DType::int32, .shape = {}, .per_cell = true};
   std::unordered_map<std::string, std::vector<double>> targets;
   if (!options.targets.empty()) {
     require(labels.empty(), "[data] {}: volumes can have labels or a table of targets, not both", images.string());
@@ -202,26 +220,23 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
                       .per_cell = false,
                       .names = {table.columns.begin() + 1, table.columns.end()}};
   }
-  for (const auto& path : volumes_in(images)) {
+  for (auto& each : found.cases) {
     auto& file = s.files.emplace_back();
-    file.image = path;
-    file.header = volume_format_of(path).read_header(path);
+    static_cast<VolumeCase&>(file) = std::move(each);
+    const auto& path = file.images.front();
+    file.header = header_of(file);
     const auto& first = s.files.front();
     require(file.header.channels == first.header.channels, "[data] {} has {} channels, {} has {}", path.string(),
-            file.header.channels, first.image.string(), first.header.channels);
+            file.header.channels, first.images.front().string(), first.header.channels);
     if (!labels.empty()) {
-      const auto found = labels_by_name.find(volume_stem(path));
-      require(found != labels_by_name.end(), "[data] {} has no labels: there is no such file in {}", path.string(),
-              labels.string());
-      file.labels = found->second;
       const auto apart = difference(file.header, volume_format_of(file.labels).read_header(file.labels));
       require(apart.empty(), "[data] {} and its labels {} do not have the same cells: {}", path.string(), file.labels.string(),
               apart);
     }
     if (!options.targets.empty()) {
-      const auto found = targets.find(volume_stem(path));
-      require(found != targets.end(), "[data] {} has no targets for {}", options.targets.string(), path.string());
-      file.targets = found->second;
+      const auto row = targets.find(file.name);
+      require(row != targets.end(), "[data] {} has no targets for {}", options.targets.string(), path.string());
+      file.targets = row->second;
     }
     if (const auto letters = orientation_of(file.header); !options.orientation.empty() && !letters.empty())
       file.turn = turn_between(letters, options.orientation);
@@ -248,7 +263,20 @@ const VolumeHeader& VolumeFolder::header(std::int64_t sample) const {
 
 const fs::path& VolumeFolder::image(std::int64_t sample) const {
   require_sample(*this, sample);
-  return state_->at(sample).image;
+  return state_->at(sample).images.front();
+}
+
+std::string VolumeFolder::label_file(std::int64_t sample) const {
+  auto file = image(sample).filename().string();
+  if (state_->channel_files) file.replace(0, volume_stem(file).size(), state_->at(sample).name);
+  return label_file_name(file);
+}
+
+bool VolumeFolder::channel_files() const { return state_->channel_files; }
+
+std::vector<std::int32_t> VolumeFolder::stored_labels(std::int64_t sample) const {
+  (void)labels(sample);
+  return state_->stored_labels(state_->at(sample));
 }
 
 const fs::path& VolumeFolder::labels(std::int64_t sample) const {

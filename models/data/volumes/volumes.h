@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "models/data/source.h"
+#include "models/data/volumes/label_rules.h"
 #include "models/data/volumes/volume.h"
 
 namespace mpigrad::data {
@@ -21,6 +22,9 @@ struct VolumesOptions {
   // Without `spacing`: a volume whose spacing along an axis is more than 1 % outside this range is resampled along this axis, to
   // the nearest spacing of the range. 0: any spacing.
   std::array<double, 3> least_spacing{}, most_spacing{};
+  LabelRules labels{};  // classes of stored labels
+  // Without labels: every channel is a file, NAME_0000, NAME_0001, ... With labels their names say that (cases.h).
+  bool channel_files = false;
   // A table (CSV) with the images' file names in its first column and numbers in the others: targets [T] of each volume, float64,
   // named by their columns. Replaces the labels.
   std::filesystem::path targets{};
@@ -29,10 +33,11 @@ struct VolumesOptions {
 };
 
 // The volumes of the folder `images`, in the order of their names, or the volume in the file `images`, and the files of the
-// folder `labels` with the same names except for the formats' endings ("": no labels): int32 labels of cells. All headers are
-// read when the source is made; volumes, whole, when they are asked for. Errors, with the file: a folder that is missing or
-// without volumes, an image without labels, labels of other extents or at other places, another number of channels than the first
-// file; and when a file is asked for, the errors of its format's readers.
+// folder `labels` with the same names ("": no labels): int32 labels of cells. The channels of a volume may be files of their own;
+// cases.h has the rules for names. All headers are read when the source is made; volumes, whole, when they are asked for. Errors,
+// with the file: a folder that is missing or without volumes, an image without labels, a channel that is missing, channels or
+// labels of other extents or at other places, another number of channels than the first file; and when a file is asked for, the
+// errors of its format's readers.
 class VolumeFolder : public Source {
  public:
   VolumeFolder(const std::filesystem::path& images, const std::filesystem::path& labels, const VolumesOptions& options = {});
@@ -49,9 +54,13 @@ class VolumeFolder : public Source {
   // As in the file: neither turned nor resampled.
   const VolumeHeader& header(std::int64_t sample) const;
   VolumeHeader turned_header(std::int64_t sample) const;  // turned, not resampled
+  // The labels of the file by the rules for labels, neither turned nor resampled.
+  std::vector<std::int32_t> stored_labels(std::int64_t sample) const;
   // Labels of the cells of turned_header(), in the file's order of cells.
   std::vector<std::int32_t> labels_in_file(std::int64_t sample, std::vector<std::int32_t> labels) const;
-  const std::filesystem::path& image(std::int64_t sample) const;
+  const std::filesystem::path& image(std::int64_t sample) const;   // of the first channel
+  bool channel_files() const;                                      // every channel is a file
+  std::string label_file(std::int64_t sample) const;               // the name of a file of predicted labels
   const std::filesystem::path& labels(std::int64_t sample) const;  // Error: there are no labels
   std::array<double, 3> spacing_of(std::int64_t sample) const;     // mm between cells along D, H, W, turned and resampled
 

@@ -139,6 +139,37 @@ bool fits(const std::string& type, KeyType key) {
   return false;
 }
 
+// Tables of NAME = VALUE in place of a list of texts: each becomes the list of its "NAME=VALUE".
+Json with_lists(const Json& entries, Keys& keys) {
+  const auto texts = [&](const std::string& name) {
+    const auto* key = keys.find(name);
+    return key != nullptr && key->type == KeyType::texts;
+  };
+  const auto file_of = [](const Json& entry) {
+    const auto where = entry.at("where").get<std::string>();
+    return where.substr(0, where.rfind(':', where.size() - 3));
+  };
+  Json result = Json::array();
+  for (const auto& entry : entries) {
+    const auto name = entry.at("name").get<std::string>();
+    const auto dot = std::min(name.rfind('.'), name.size());
+    const auto list = name.substr(0, dot);
+    if (entry.at("type") == "section" && texts(name)) {
+      result.push_back(entry);
+      result.back()["type"] = "list of any";
+    } else if (keys.find(name) == nullptr && dot < name.size() && texts(list) && entry.at("values").size() == 1) {
+      const auto text = name.substr(dot + 1) + "=" + entry.at("values").front().get<std::string>();
+      const bool first = result.empty() || result.back().at("name") != list || file_of(result.back()) != file_of(entry);
+      if (first)
+        result.push_back({{"name", list}, {"type", "list of text"}, {"values", Json::array()}, {"where", entry.at("where")}});
+      result.back()["values"].push_back(text);
+    } else {
+      result.push_back(entry);
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::optional<std::string> value_in_recipe(const std::filesystem::path& path, const std::string& key) {
@@ -154,7 +185,7 @@ Origin read_recipe(Transport& transport, const std::filesystem::path& path, cons
   tool::together(transport, [&] {
     if (transport.rank() == 0) text = Reader().read(path).dump(-1, ' ', false, Json::error_handler_t::replace);
   });
-  const auto entries = Json::parse(text_of_rank(transport, text));
+  const auto entries = with_lists(Json::parse(text_of_rank(transport, text)), keys);
   // A run's recipe has all keys. Those that were not given to that run count as given now only if they were edited since.
   std::optional<std::set<std::string>> given;
   for (const auto& entry : entries)

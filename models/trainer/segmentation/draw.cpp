@@ -37,7 +37,7 @@ std::int64_t fullest_plane(const Segmented& s, const Shape& extents) {
   std::int64_t best = extents[0] / 2, most = 0;
   for (std::int64_t d = 0; d < extents[0]; ++d) {
     const auto begin = labels.begin() + d * extents[1] * extents[2];
-    const auto cells = extents[1] * extents[2] - std::count(begin, begin + extents[1] * extents[2], 0);
+    const auto cells = std::count_if(begin, begin + extents[1] * extents[2], [](std::int32_t label) { return label > 0; });
     if (cells > most) best = d, most = cells;
   }
   return best;
@@ -46,11 +46,13 @@ std::int64_t fullest_plane(const Segmented& s, const Shape& extents) {
 // The values of a plane as stored.
 std::vector<double> plane_of(const data::Source& source, std::int64_t sample, const Shape& extents, std::int64_t plane) {
   std::vector<double> all;
-  const auto channels = static_cast<std::size_t>(source.channels());
+  auto channels = static_cast<std::size_t>(source.channels());
   if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) {
     const auto volume = data::volume_format_of(folder->image(sample)).read_values(folder->image(sample));
-    const auto begin = volume.values.begin() + plane * extents[1] * extents[2] * source.channels();
-    all.assign(begin, begin + extents[1] * extents[2] * source.channels());
+    const auto numbers = extents[1] * extents[2] * volume.header.channels;  // of a plane; a file may hold one channel of several
+    const auto begin = volume.values.begin() + plane * numbers;
+    all.assign(begin, begin + numbers);
+    channels = static_cast<std::size_t>(volume.header.channels);
   } else {
     all = source.values(sample, {{plane, 0, 0}, {plane + 1, extents[1], extents[2]}});
   }

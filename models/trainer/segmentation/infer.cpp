@@ -18,8 +18,7 @@ namespace {
 // A prediction's file has its image's name, and its format if that can be written.
 std::string file_of(const data::Source& source, std::int64_t sample) {
   const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source);
-  return data::label_file_name(folder != nullptr ? folder->image(sample)
-                                                 : std::filesystem::path(fmt::format("sample_{:05}", sample)));
+  return folder != nullptr ? folder->label_file(sample) : data::label_file_name(fmt::format("sample_{:05}", sample));
 }
 
 void write(const std::filesystem::path& folder, const data::Source& source, const Segmented& s) {
@@ -89,7 +88,7 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
   // Volumes have been turned and resampled: the call says what is not known.
   require_same_geometry(world, o.weights, loaded.info, *volumes.stored, all_samples(*volumes.stored), true);
   warn_of_geometry(world, volumes, loaded.trained, false);
-  LabelCount labels(problem.outputs);
+  LabelCount labels(problem.outputs, !loaded.trained.ignored.empty());
   auto reading = labels.reading(*volumes.stored, dtype_of(o));
   if (!scored) reading.cells = {};
   const auto part = part_of(world, o, loaded.info, *volumes.stored, split_notes, reading);

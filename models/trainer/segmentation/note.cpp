@@ -47,6 +47,9 @@ std::string to_note(const SegmentationProgram& program, const Trained& t) {
   add("classes", t.problem.outputs), add("channels", t.problem.channels), add("window", Json::array({w[0], w[1], w[2]}));
   add("normalisation", t.normalisation);
   if (t.spacing) add("spacing", *t.spacing);
+  if (!t.label_map.empty()) add("label_map", t.label_map);
+  if (!t.ignored.empty()) add("ignored_labels", t.ignored);
+  if (t.channel_files) add("channel_files", true);
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -78,6 +81,9 @@ Trained trained_of(const SegmentationProgram& program, const std::string& weight
     t.problem.extents = {window[0], window[1], window[2]};
     document.at("normalisation").get_to(t.normalisation);
     if (document.contains("spacing")) t.spacing = document.at("spacing").get<std::array<double, 3>>();
+    if (document.contains("label_map")) document.at("label_map").get_to(t.label_map);
+    if (document.contains("ignored_labels")) document.at("ignored_labels").get_to(t.ignored);
+    t.channel_files = document.value("channel_files", false);
   } catch (const Json::exception&) {
     known = false;
   }

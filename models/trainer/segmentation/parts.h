@@ -27,6 +27,9 @@ struct Trained {
   std::string orientation{};
   std::array<double, 3> least_spacing{}, most_spacing{};
   std::string normalisation = "whole";
+  std::vector<std::string> label_map{};  // "STORED=CLASS"
+  std::vector<std::int64_t> ignored{};   // stored labels of cells that count in nothing
+  bool channel_files = false;            // every channel of a volume is a file
 };
 // The note has the program's name.
 std::string to_note(const SegmentationProgram& program, const Trained& trained);
@@ -67,8 +70,9 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
 struct Volumes {
   data::SourcePtr stored, seen;
 };
-// `path`: a folder of images/ and labels/ (files of models/data/volumes/volume_formats.h), a folder of volumes or one volume
-// (without labels), or HDF5. UsageError: errors of the sources; missing labels if `wants_labels`. Collective.
+// `path`: a folder of images/ and labels/ or imagesTr/ and labelsTr/ (files of models/data/volumes/volume_formats.h), a folder of
+// volumes or one volume (without labels), or HDF5. UsageError: errors of the sources; missing labels if `wants_labels`.
+// Collective.
 Volumes open(const Communicator& world, const std::string& path, const DataOptions& options, bool wants_labels,
              const Trained& trained);
 // Says on rank 0, a line for each case: volumes that are resampled to the spacings of the training, volumes whose axes are not at
@@ -78,7 +82,8 @@ void warn_of_geometry(const Communicator& world, const Volumes& volumes, const T
 class LabelCount {
  public:
   // `classes` above 0: the number of classes; 0: determined by the labels.
-  explicit LabelCount(std::int64_t classes) : classes_(classes), found_(most) {}
+  // `ignores`: cells of data::ignored_label are of no class.
+  LabelCount(std::int64_t classes, bool ignores) : classes_(classes), ignores_(ignores), found_(most) {}
   // For trainer::read_data, which reads values and labels in one pass. Errors, with the sample: a label below 0, not below
   // `classes`, or not below 10,000.
   data::ContentsOptions reading(const data::Source& source, DType dtype);
@@ -89,6 +94,7 @@ class LabelCount {
  private:
   static constexpr std::size_t most = 10000;
   std::int64_t classes_;
+  bool ignores_;
   std::vector<std::int64_t> found_;  // 1 where a cell has that label
 };
 
@@ -101,7 +107,7 @@ struct Case {
 };
 struct Segmented {
   std::int64_t sample = 0;
-  std::vector<std::int32_t> predicted, truth;  // [D, H, W], cells as stored
+  std::vector<std::int32_t> predicted, truth;  // [D, H, W], cells as stored; data::ignored_label in `truth`
 };
 struct SegmentOptions {
   std::string program{};  // for messages

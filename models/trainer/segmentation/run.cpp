@@ -7,6 +7,7 @@
 #include "comm/launch.h"
 #include "framework/base/joined.h"
 #include "framework/base/printable.h"
+#include "models/data/volumes/label_rules.h"
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/trainer/program/setting_keys.h"
@@ -39,7 +40,7 @@ Rule orientation_rule() {
 }
 
 std::string labelled_volumes() {
-  return fmt::format("a folder of images/ and labels/ ({}, same file names), of NAME_x.npy with NAME_y.npy, or HDF5",
+  return fmt::format("a folder of images/ and labels/ ({}, same file names), nnU-Net's, of NAME_x.npy with NAME_y.npy, or HDF5",
                      data::volume_format_names());
 }
 
@@ -96,8 +97,24 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
   add_reading_keys(keys, o);
 }
 
+void add_label_keys(Keys& keys, Trained& trained) {
+  const auto problem = [](const std::string& value) {
+    try {
+      (void)data::label_rules({value}, {});
+    } catch (const Error&) {
+      return fmt::format("'{}' is not STORED=CLASS, such as 255=1", printable(value));
+    }
+    return std::string();
+  };
+  keys.add("labels.map", trained.label_map, Rule{.text = "STORED=CLASS", .choices = {}, .problem = problem},
+           "classes of stored labels, { 255 = 1 } in a recipe; other labels are their own classes");
+  keys.add("labels.ignore", trained.ignored, whole(-2147483647, 2147483647),
+           "stored labels of cells that count in no loss, no score and no choice of windows");
+}
+
 void add_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& o) {
   add_data_keys_of(keys, o);
+  add_label_keys(keys, o.trained);
   auto& problem = o.trained.problem;
   add_setting_keys(keys, program.settings, problem.values);
   keys.add("network.classes", problem.outputs, whole(2, 10000), "number of classes, including class 0, the background")

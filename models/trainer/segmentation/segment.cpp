@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "framework/base/job_queue.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
-#include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
 #include "models/evaluate/segmentation_metrics.h"
 #include "models/evaluate/sliding_window.h"
@@ -28,7 +28,7 @@ Stored stored_of(const data::Source& source, std::int64_t sample, bool with_labe
   if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) {
     const auto& header = folder->header(sample);
     result.extents = header.extents, result.turned = folder->turned_header(sample).extents, result.spacing = header.spacing;
-    if (with_labels) result.labels = data::volume_format_of(folder->labels(sample)).read_labels(folder->labels(sample)).values;
+    if (with_labels) result.labels = folder->stored_labels(sample);
     return result;
   }
   if (!with_labels) return result;
@@ -60,14 +60,25 @@ std::vector<std::int32_t> in_file(const data::Source& source, std::int64_t sampl
   return folder == nullptr ? labels : folder->labels_in_file(sample, std::move(labels));
 }
 
+// True and predicted classes in which ignored cells are background, and the number of these cells.
+std::tuple<std::vector<std::int32_t>, std::vector<std::int32_t>, std::int64_t> counted_cells(const Segmented& s) {
+  std::tuple result{s.truth, s.predicted, std::int64_t{0}};
+  auto& [truth, predicted, ignored] = result;
+  for (std::size_t i = 0; i < truth.size(); ++i)
+    if (truth[i] == data::ignored_label) truth[i] = predicted[i] = 0, ++ignored;
+  return result;
+}
+
 Case score(const Segmented& s, const Stored& stored, std::int64_t classes, bool hausdorff) {
   Case result{.sample = s.sample, .dice = {}, .hausdorff = {}, .truth = {}, .predicted = {}};
   const double cell = stored.spacing[0] * stored.spacing[1] * stored.spacing[2];
-  const auto counts = segmentation::count_classes(s.truth, s.predicted, classes);
+  const auto& [truth, predicted, ignored] = counted_cells(s);
+  auto counts = segmentation::count_classes(truth, predicted, classes);
+  counts[0].both -= ignored, counts[0].predicted -= ignored, counts[0].truth -= ignored;
   for (std::int64_t c = 0; c < classes; ++c) {
     const auto& count = counts[static_cast<std::size_t>(c)];
     result.dice.push_back(segmentation::dice(count).value_or(none));
-    result.hausdorff.push_back(hausdorff && c > 0 ? segmentation::hausdorff95(s.truth, s.predicted, stored.extents,
+    result.hausdorff.push_back(hausdorff && c > 0 ? segmentation::hausdorff95(truth, predicted, stored.extents,
                                                                               static_cast<std::int32_t>(c), stored.spacing)
                                                         .value_or(none)
                                                   : none);

@@ -26,6 +26,8 @@ namespace mpigrad::trainer {
 struct SegmentationLoss {
   std::string name;
   LossFunction loss;
+  // The same loss, in which cells with the label -1 do not count, for labels.ignore. None: this key is refused with this loss.
+  LossFunction ignoring{};
 };
 // dice-ce, dice, cross-entropy, focal, and tversky with weights of 0.3 for false positives and 0.7 for false negatives
 // (models/losses/segmentation.h).

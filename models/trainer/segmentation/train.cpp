@@ -6,21 +6,27 @@
 #include <cmath>
 
 #include "framework/base/joined.h"
+#include "models/data/volumes/volumes.h"
 #include "models/losses/segmentation.h"
 #include "models/nn/whole_copy.h"
 #include "models/trainer/ranks/geometry.h"
 #include "models/trainer/samples.h"
+#include "models/trainer/segmentation/dataset.h"
 #include "models/trainer/segmentation/parts.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::trainer {
 
 std::vector<SegmentationLoss> segmentation_losses() {
-  return {{"dice-ce", segmentation::dice_cross_entropy_loss},
-          {"dice", segmentation::soft_dice_loss},
-          {"cross-entropy", cross_entropy},
-          {"focal", segmentation::focal_loss},
-          {"tversky", {segmentation::tversky_loss, {.false_positives = 0.3, .false_negatives = 0.7}}}};
+  constexpr std::int64_t ignored = data::ignored_label;
+  const segmentation::TverskyOptions uneven{.false_positives = 0.3, .false_negatives = 0.7};
+  auto uneven_ignoring = uneven;
+  uneven_ignoring.overlap.ignored = ignored;
+  return {{"dice-ce", segmentation::dice_cross_entropy_loss, {segmentation::dice_cross_entropy_loss, {.ignored = ignored}}},
+          {"dice", segmentation::soft_dice_loss, {segmentation::soft_dice_loss, {.ignored = ignored}}},
+          {"cross-entropy", cross_entropy, {cross_entropy, {.ignore_index = ignored}}},
+          {"focal", segmentation::focal_loss, {segmentation::focal_loss, {.ignored = ignored}}},
+          {"tversky", {segmentation::tversky_loss, uneven}, {segmentation::tversky_loss, uneven_ignoring}}};
 }
 
 namespace segmenting {
@@ -39,9 +45,33 @@ std::vector<std::string> lines_of(const Values& values) {
   return lines;
 }
 
-LossFunction loss_of(const SegmentationProgram& program, const std::string& name) {
+LossFunction loss_of(const SegmentationProgram& program, const std::string& name, bool ignores) {
   const auto& all = program.losses;
-  return std::find_if(all.begin(), all.end(), [&](const SegmentationLoss& each) { return each.name == name; })->loss;
+  const auto& found = *std::find_if(all.begin(), all.end(), [&](const SegmentationLoss& each) { return each.name == name; });
+  if (ignores && !found.ignoring) throw UsageError(fmt::format("labels.ignore: the loss {} cannot leave cells out", name));
+  return ignores ? found.ignoring : found.loss;
+}
+
+// Takes the number of classes and the ignored labels from dataset.json, where keys do not give them. Rank 0 prints what else the
+// file says that the volumes do not.
+void take_dataset_file(const Communicator& world, const TrainOptions& o, Trained& trained, DatasetFile& file) {
+  of_input(world, [&] { file = read_dataset_file(o.data); });
+  if (file.path.empty()) return;
+  if (trained.ignored.empty() && !o.given.contains("labels.ignore")) trained.ignored = file.ignored;
+  if (trained.problem.outputs == 0 && trained.label_map.empty() && file.classes > 1) trained.problem.outputs = file.classes;
+  if (world.rank() == 0 && !file.regions.empty())
+    fmt::print(stderr, "warning: {}: regions ({}) are no targets here: the network learns the labels that they consist of\n",
+               file.path.string(), joined(file.regions, ", "));
+}
+
+// Warns where dataset.json and the folders differ.
+void compare(const Communicator& world, const DatasetFile& file, const data::Source& source) {
+  if (world.rank() != 0 || file.path.empty()) return;
+  if (file.images > 0 && file.images != source.size())
+    fmt::print(stderr, "warning: {} says {} volumes, there are {}\n", file.path.string(), file.images, source.size());
+  if (file.channels > 0 && file.channels != source.channels())
+    fmt::print(stderr, "warning: {} says {} channels, the volumes have {}\n", file.path.string(), file.channels,
+               source.channels());
 }
 
 Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const data::Source& source, const Trained& trained,
@@ -90,6 +120,10 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   auto& problem = trained.problem;
 
   const auto grid = grid_of_ranks(world, o, extents);
+  DatasetFile dataset;
+  take_dataset_file(world, o, trained, dataset);
+  const bool ignores = !trained.ignored.empty();
+  const auto loss = loss_of(program, o.loss, ignores);
   const auto volumes = open(world, o.data, o.source, true, trained);
   data::Split split;
   of_input(world, [&] {
@@ -99,9 +133,12 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   });
   require_same_data(world, *volumes.seen);
   problem.channels = volumes.seen->channels();
+  compare(world, dataset, *volumes.seen);
+  if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(volumes.stored.get()))
+    trained.channel_files = folder->channel_files();
   const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
   warn_of_geometry(world, volumes, trained, true);
-  LabelCount labels(problem.outputs);
+  LabelCount labels(problem.outputs, ignores);
   const auto reading = labels.reading(*volumes.stored, dtype_of(o));
   auto contents = read_data(world, *volumes.stored, split.train, reading);
   const auto kept = read_data(world, *volumes.stored, split.test, reading);
@@ -169,7 +206,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
       {.program = program.name,
        .net = *net,
        .loader = *loader,
-       .hooks = {.loss = loss_of(program, o.loss), .evaluate = evaluate, .text = text},
+       .hooks = {.loss = loss, .evaluate = evaluate, .text = text},
        .notes = notes,
        .decisive = {"program", "optimizer", "validation fraction", "validation seed", program.name},
        .headline =
@@ -183,7 +220,10 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                  {"validation",
                   {fmt::format("volumes {}; windows overlap by {} of their extent", joined(split.test, " "), o.overlap),
                    fmt::format("weights of {} bits", o.half_weights ? 16 : 32)}},
-                 {"volumes", {"orientation " + o.orientation}},
+                 {"volumes",
+                  {"orientation " + o.orientation,
+                   "classes of labels: " + (trained.label_map.empty() ? "their own" : joined(trained.label_map, ", ")),
+                   "ignored labels: " + (ignores ? joined(trained.ignored, ", ") : "none")}},
                  {"settings of the network", lines_of(problem.values)}};
            },
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),

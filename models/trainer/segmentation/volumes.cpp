@@ -8,6 +8,7 @@
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
+#include "models/trainer/segmentation/dataset.h"
 #include "models/trainer/segmentation/parts.h"
 
 namespace mpigrad::trainer::segmenting {
@@ -25,12 +26,11 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
   const data::VolumesOptions options{.orientation = trained.orientation,
                                      .spacing = trained.spacing,
                                      .least_spacing = trained.least_spacing,
-                                     .most_spacing = trained.most_spacing};
-  if (fs::is_directory(path / "images", error)) {
-    const auto labels = path / "labels";
-    require(!wants_labels || fs::is_directory(labels, error), "[data] {} has images/ and no labels/", path.string());
-    return std::make_shared<data::VolumeFolder>(path / "images", wants_labels ? labels : fs::path(), options);
-  }
+                                     .most_spacing = trained.most_spacing,
+                                     .labels = data::label_rules(trained.label_map, trained.ignored),
+                                     .channel_files = trained.channel_files};
+  if (const auto folders = data_folders(path, wants_labels))
+    return std::make_shared<data::VolumeFolder>(folders->images, folders->labels, options);
   bool volumes = data::is_volume(path);
   if (fs::is_directory(path, error))
     for (const auto& entry : fs::directory_iterator(path, error)) volumes = volumes || data::is_volume(entry.path());
@@ -38,16 +38,29 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
     require(!wants_labels, "[data] {} holds volumes without labels: a folder of images/ and labels/ is needed", path.string());
     return std::make_shared<data::VolumeFolder>(path, fs::path(), options);
   }
+  const auto with_rules = [&](data::SourcePtr source) {
+    return wants_labels ? data::relabelled(std::move(source), options.labels) : source;
+  };
   require(!trained.spacing, "[data] {} says no spacing, which only {} does: it cannot be resampled", path.string(),
           data::volume_format_names());
   if (fs::is_directory(path, error) && data::has_npy_pairs(path))
-    return std::make_shared<data::NpyPairs>(path, wants_labels ? data::NpyPairsOptions{} : data::NpyPairsOptions{.label = ""});
+    return with_rules(
+        std::make_shared<data::NpyPairs>(path, wants_labels ? data::NpyPairsOptions{} : data::NpyPairsOptions{.label = ""}));
   auto source = std::make_shared<data::ArraySource>(path, o.group,
                                                     data::ArrayNames{.volume = o.volume, .label = wants_labels ? o.label : ""});
   const auto& type = source->target_type();
   require(!wants_labels || (type.per_cell && type.shape.elements() == 1 && !is_floating(type.type)),
           "[data] {}: '{}' holds no class for each cell of '{}'", path.string(), o.label, o.volume);
-  return source;
+  return with_rules(source);
+}
+
+// The rules of labels.map that number these labels from 0 on, one after the other.
+std::string numbered_anew(const std::vector<std::int64_t>& labels) {
+  constexpr std::size_t most_shown = 12;
+  std::vector<std::string> rules;
+  for (std::size_t i = 0; i < labels.size() && rules.size() < most_shown; ++i)
+    if (labels[i] != static_cast<std::int64_t>(i)) rules.push_back(fmt::format("{} = {}", labels[i], i));
+  return joined(rules, ", ") + (rules.size() == most_shown ? ", ..." : "");
 }
 
 }  // namespace
@@ -104,13 +117,15 @@ data::ContentsOptions LabelCount::reading(const data::Source& source, DType dtyp
     visit_stored(source.target_type().type, [&](auto zero) {
       const auto* labels = reinterpret_cast<const decltype(zero)*>(targets);
       for (std::int64_t i = 0; i < box.elements(); ++i) {
-        if (const auto label = static_cast<std::int64_t>(labels[i]); label >= 0 && label < most_classes) {
+        const auto label = static_cast<std::int64_t>(labels[i]);
+        if (label >= 0 && label < most_classes) {
           found_[static_cast<std::size_t>(label)] = 1;
-        } else {
+        } else if (!ignores_ || label != data::ignored_label) {
           require(label >= 0, "[data] {}: a label is {}; classes count from 0", source.name_of_sample(sample), label);
           require(classes_ == 0, "[data] {}: a label is {}, there are {} classes", source.name_of_sample(sample), label,
                   classes_);
-          fail("[data] {}: a label is {}; classes count from 0, one after the other", source.name_of_sample(sample), label);
+          fail("[data] {}: a label is {}; classes count from 0, one after the other, and labels.map gives labels other numbers",
+               source.name_of_sample(sample), label);
         }
       }
     });
@@ -133,10 +148,11 @@ std::int64_t LabelCount::classes(const Communicator& world, const std::string& d
     return joined(first, ", ") + (all.size() > shown ? fmt::format(", ... ({} in all)", all.size()) : "");
   };
   if (classes_ == 0 && !missing.empty())
-    throw UsageError(fmt::format(
-        "[data] the labels of {} are {}: classes count from 0, one after the other, and {} missing: number the labels anew "
-        "(a mask of 0 and 255 as 0 and 1), or say with network.classes how many there are",
-        data, some(labels), some(missing) + (missing.size() == 1 ? " is" : " are")));
+    throw UsageError(
+        fmt::format("[data] the labels of {} are {}: classes count from 0, one after the other, and {} missing: labels.map = {{ "
+                    "{} }} numbers "
+                    "them anew, labels.ignore leaves cells out, network.classes says how many classes there are",
+                    data, some(labels), some(missing) + (missing.size() == 1 ? " is" : " are"), numbered_anew(labels)));
   if (!missing.empty() && world.rank() == 0)
     fmt::print(stderr, "warning: no cell of {} is of the classes {}\n", data, some(missing));
   return std::max<std::int64_t>(2, count);

@@ -47,6 +47,11 @@ for n in range(5):
         flaw = data == "flawed" and n == 3
         nifti(f"{data}/images/v{n}.nii", [math.nan if flaw and i == 500 else value for i, value in enumerate(values)], "f", 16)
         nifti(f"{data}/labels/v{n}.nii", [inside * (cell or data == "grown" and i < 9) for i, cell in enumerate(cells)], "B", 2)
+    for channel in range(2):  # as nnU-Net has them; labels of 3 are to be ignored
+        nifti(f"nnunet/imagesTr/v{n}_000{channel}.nii", [value + channel * cell for value, cell in zip(values, cells)], "f", 16)
+    nifti(f"nnunet/labelsTr/v{n}.nii", [3 if i % 5 == 0 else int(cell) for i, cell in enumerate(cells)], "B", 2)
+for channel in range(2): nifti(f"nnunet/imagesTs/w_000{channel}.nii", values, "f", 16)
+open(f"{work}/nnunet/dataset.json", "w").write('{"channel_names": {"0": "a", "1": "b"}, "labels": {"background": 0, "ball": 1, "ignore": 3}, "numTraining": 5}')
 nifti("plain/v.nii", values, "f", 16)
 nifti("turned/v.nii", values[::-1], "f", 16, (-1, -1, -1))
 nifti("unsaid/v.nii", values, "f", 16, None)
@@ -113,8 +118,26 @@ judge 'labels are contents, too' refuses_arguments "was trained on other samples
 # ---- classes with gaps
 unet3d --data "$work/masks" --out "$work/bad"
 judge 'masks of 0 and 255 are no 256 classes' refuses_arguments 'the labels of .*/masks are 0, 255: classes count from 0.* 1, 2, .*are missing'
+cp "$work/err" "$work/bad_labels"
 unet3d --data "$work/masks" --set network.classes=256 --out "$work/wide"
 judge 'unless it is said how many there are' warns 'no cell of .*masks is of the classes 1, 2, 3, .*(254 in all)'
+
+judge 'the message has the rule that numbers them anew' grep -q 'labels.map = { 255 = 1 }' "$work/bad_labels"
+printf '[labels]\nmap = { 255 = 1 }\n' >"$work/map.toml"
+unet3d "$work/map.toml" --data "$work/masks" --out "$work/mapped"
+judge 'with the rule they are 2 classes' says ' with 2 classes for training'
+run "$tools/unet3d" evaluate --weights "$work/mapped/weights.h5" --data "$work/masks" --out "$work/mapped_scores"
+judge 'which the weights know' says ', 2 classes, '
+unet3d --data "$work/nnunet" --out "$work/bad" --set labels.ignore=
+judge 'without the rule of dataset.json for label 3 it is a class too many' refuses_arguments 'a label is 3, there are 2 classes'
+launcher='ranks 2'
+unet3d --data "$work/nnunet" --grid depth=2 --out "$work/nnunet_run"
+launcher=
+judge "nnU-Net's folders are read, with two channels in files and cells that are ignored" says 'up to \[8, 10, 12\] x 2 with 2 classes'
+run "$tools/unet3d" evaluate --weights "$work/nnunet_run/weights.h5" --data "$work/nnunet" --out "$work/nnunet_scores"
+judge 'evaluate ignores the same cells' says ', 2 classes, '
+run "$tools/unet3d" predict --weights "$work/nnunet_run/weights.h5" --images "$work/nnunet" --out "$work/nnunet_predicted"
+judge 'predict reads imagesTs and names its files as nnU-Net does' test -s "$work/nnunet_predicted/w.nii"
 
 # ---- orientation
 predict() {

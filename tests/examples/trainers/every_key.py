@@ -20,6 +20,8 @@ VALUES = {
     'precision.compute': 'float64',
     'data.window': '12',
     'data.orientation': 'LPS',
+    'labels.map': '1=0',
+    'labels.ignore': '1',
     'network.norm': 'none',
     'network.classes': '3',
     'grid.layers': 'conv:sample=1',

@@ -186,7 +186,7 @@ every() {
 }
 every own_trainer all --data noise.h5
 every cosmoflow data,network,loss --data universes --batch 2
-every unet3d data,network,loss --data scans --window 8 --filters 2,2,2
+every unet3d data,labels,network,loss --data scans --window 8 --filters 2,2,2
 every contrastive data,network,loss --data bars-images-idx3-ubyte --batch 8
 
 # ---- few flags

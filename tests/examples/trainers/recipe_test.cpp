@@ -94,6 +94,25 @@ TEST_CASE("recipe: values of every type, by file and by --set") {
   CHECK(g.keep == -1);
 }
 
+TEST_CASE("recipe: a table of names and values is a list of texts") {
+  const testing::Folder folder;
+  const auto freeze = [&](const std::string& text) {
+    Fields f;
+    Keys keys;
+    declare(keys, f);
+    read(write(folder, "r.toml", text), keys);
+    return f.freeze;
+  };
+  CHECK(freeze("[optimizer]\nfreeze = { 255 = 1, -3 = \"x y\" }\n") == std::vector<std::string>{"-3=x y", "255=1"});
+  CHECK(freeze("[optimizer.freeze]\na = 1\nb = 2\n") == std::vector<std::string>{"a=1", "b=2"});
+  CHECK(freeze("[optimizer]\nfreeze = {}\n").empty());
+  write(folder, "base.toml", "[optimizer]\nfreeze = { a = 1, b = 2 }\n");
+  CHECK(freeze("include = \"base.toml\"\n[optimizer]\nfreeze = { c = 3 }\n") == std::vector<std::string>{"c=3"});
+  CHECK(freeze("include = \"base.toml\"\n[optimizer]\nfreeze = {}\n").empty());
+  CHECK(refusal("[optimizer]\nrate = { a = 1 }\n").starts_with("r.toml:2: there is no key 'optimizer.rate.a'"));
+  CHECK(refusal("[optimizer]\nfreeze = { a = [1, 2] }\n").starts_with("r.toml:2: there is no key 'optimizer.freeze.a'"));
+}
+
 TEST_CASE("recipe: a file overrides those that it includes") {
   const testing::Folder folder;
   Fields f;

@@ -70,6 +70,46 @@ TEST_CASE("segmentation: all 48 ways to store a volume give the same classes at 
     });
 }
 
+namespace {
+
+// Class 1 where a value is above 48.5.
+struct Above : nn::Module {
+  Tensor operator()(const Tensor& x) override { return concatenate({x * 0, (x - 48.5) * 1000}, -1); }
+};
+
+}  // namespace
+
+TEST_CASE("segmentation: ignored cells count in no score") {
+  const Folder folder;
+  const auto images = folder.path / "images", labels = folder.path / "labels";
+  std::filesystem::create_directory(images), std::filesystem::create_directory(labels);
+  const auto values = values_of({});
+  write_file(images / "v.nii", placed_file({7, 6, 5}, values, straight));
+  // What the network predicts, with other classes in cells that are ignored.
+  std::vector<float> truth, wrong;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float right = values[i] > 48.5F ? 200 : 0;
+    truth.push_back(i % 7 == 2 ? 9 : right), wrong.push_back(i % 7 == 2 ? 200 - right : right);
+  }
+  for (const bool ignored : {true, false}) {
+    write_file(labels / "v.nii", placed_file({7, 6, 5}, ignored ? truth : wrong, straight));
+    check_on_ranks(1, "ignored cells", [&](const Communicator& world) {
+      trainer::segmenting::Trained trained{.orientation = "RAS", .normalisation = "none", .label_map = {"200=1"}};
+      if (ignored) trained.ignored = {9};
+      trained.problem.outputs = 2, trained.problem.extents = {8, 8, 8}, trained.problem.channels = 1;
+      const auto volumes = trainer::segmenting::open(world, folder.path.string(), {}, true, trained);
+      Above net;
+      const auto cases = trainer::segmenting::segment(world, net, volumes, trained.problem, {0},
+                                                      {.program = "test", .grid = make_grid(world, {})});
+      const bool all_right = cases[0].dice[0] == 1 && cases[0].dice[1] == 1 && cases[0].hausdorff[1] == 0;
+      require(all_right == ignored, "[test] Dice {}, distance {}", cases[0].dice[1], cases[0].hausdorff[1]);
+      const auto counted = static_cast<double>(ignored ? 180 : 210) * 1.1180339887 * 1.0198039027 * 2;
+      require(std::abs(cases[0].truth[0] + cases[0].truth[1] - counted) < 1e-3, "[test] {} mm3, not {}",
+              cases[0].truth[0] + cases[0].truth[1], counted);
+    });
+  }
+}
+
 TEST_CASE("segmentation: the prediction of a resampled, turned volume is on the file's own cells") {
   const Folder folder;
   const Way way{{1, 2, 0}, {true, false, true}};
@@ -81,10 +121,7 @@ TEST_CASE("segmentation: the prediction of a resampled, turned volume is on the 
     trained.normalisation = "none";
     const auto volumes = trainer::segmenting::open(world, (folder / "v.nii").string(), {}, false, trained);
     require(volumes.seen->extents() == Shape{5, 12, 7}, "[test] {}", volumes.seen->extents());
-    // Class 1 where a value is above 48.5.
-    struct Above : nn::Module {
-      Tensor operator()(const Tensor& x) override { return concatenate({x * 0, (x - 48.5) * 1000}, -1); }
-    } net;
+    Above net;
     std::vector<std::int32_t> predicted;
     trainer::segmenting::segment(
         world, net, volumes, trained.problem, {0},

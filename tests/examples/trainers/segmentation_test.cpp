@@ -1,14 +1,19 @@
 // Notes of segmentation networks in weights.
 
 #include <doctest/doctest.h>
+
+#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "models/trainer/segmentation/dataset.h"
 #include "models/trainer/segmentation/parts.h"
 #include "tests/support/errors.h"
+#include "tests/support/files.h"
 
 using namespace mpigrad;
 using namespace mpigrad::trainer;
 using mpigrad::testing::error_text;
+using mpigrad::testing::has;
 
 namespace {
 
@@ -65,4 +70,55 @@ TEST_CASE("a setting that a note does not have gets its default; values that are
   trained.problem.values["window"] = "wide";
   CHECK(error_text([&] { segmenting::to_note(other, trained); }) ==
         "[trainer] two entries of the weights' note are called 'window'");
+}
+
+TEST_CASE("the note keeps rules for labels and whether channels are files") {
+  auto trained = read("{" + network + R"(,"normalisation":"none"})");
+  CHECK_FALSE(trained.channel_files);
+  const auto plain = segmenting::to_note(program(), trained);
+  CHECK(plain.find("label") == std::string::npos);
+  trained.label_map = {"255=1"}, trained.ignored = {7, 9}, trained.channel_files = true;
+  const auto again = read(segmenting::to_note(program(), trained));
+  CHECK(again.label_map == trained.label_map);
+  CHECK(again.ignored == trained.ignored);
+  CHECK(again.channel_files);
+  CHECK(!error_text([&] { read("{" + network + R"(,"normalisation":"none","label_map":3})"); }).empty());
+}
+
+TEST_CASE("dataset.json of both versions of nnU-Net, and the folders of a data set") {
+  const testing::Folder folder;
+  const auto& path = folder.path;
+  const auto dataset = [&](const std::string& text) {
+    std::ofstream(path / "dataset.json") << text;
+    return segmenting::read_dataset_file(path);
+  };
+  CHECK_FALSE(segmenting::data_folders(path, true));
+  CHECK(dataset("{}").path.empty());  // no imagesTr
+  std::filesystem::create_directory(path / "imagesTr");
+  CHECK(error_text([&] { (void)segmenting::data_folders(path, true); }).ends_with("has imagesTr/ and no labelsTr/"));
+  std::filesystem::create_directory(path / "labelsTr");
+  CHECK(segmenting::data_folders(path, true)->labels == path / "labelsTr");
+  CHECK(segmenting::data_folders(path, false)->images == path / "imagesTr");
+  std::filesystem::create_directory(path / "imagesTs");
+  CHECK(segmenting::data_folders(path, false)->images == path / "imagesTs");
+  CHECK(segmenting::data_folders(path, true)->images == path / "imagesTr");
+
+  auto file = dataset(
+      R"({"channel_names": {"0": "T1", "1": "T2"}, "labels": {"background": 0, "core": 1, "edge": 2, "ignore": 3},
+          "numTraining": 40, "file_ending": ".nii.gz"})");
+  CHECK(file.classes == 3);
+  CHECK(file.ignored == std::vector<std::int64_t>{3});
+  CHECK(file.channels == 2);
+  CHECK(file.images == 40);
+  file = dataset(
+      R"({"modality": {"0": "MRI"}, "labels": {"0": "background", "1": "Anterior", "2": "Posterior"}, "numTraining": 260})");
+  CHECK(file.classes == 3);
+  CHECK(file.ignored.empty());
+  CHECK(file.channels == 1);
+  file = dataset(R"({"labels": {"background": 0, "whole": [1, 2, 3], "core": [2, 3]}})");
+  CHECK(file.classes == 4);
+  CHECK(file.regions == std::vector<std::string>{"whole", "core"});
+  for (const char* text : {"", "[", "3", R"({"labels": {"a": null}})", R"({"labels": {"a": "b"}})", R"({"numTraining": []})"})
+    CHECK(has(error_text([&] { (void)dataset(text); }), "dataset.json"));
+  CHECK(has(error_text([&] { (void)dataset(std::string(1000, '[')); }), "brackets in brackets"));
 }

@@ -9,8 +9,10 @@
 #include "models/data/data.h"
 #include "models/data/sources/memory.h"
 #include "models/data/sources/normalised.h"
+#include "models/data/volumes/label_rules.h"
 #include "models/data/volumes/nifti.h"
 #include "models/data/volumes/volumes.h"
+#include "models/data/window.h"
 #include "tests/models/data/scans.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -133,4 +135,80 @@ TEST_CASE("volumes: a table of targets beside a folder of images") {
   CHECK(has(error_text(with("file,age\na.nii,\"7\n")), "a quote is not closed"));
   CHECK(has(error_text(with("\n")), "no line with the names of the columns"));
   CHECK(has(error_text(with("file\na.nii\n")), "a column for each target"));
+}
+
+TEST_CASE("volumes: rules for labels, by file and as a source of its own") {
+  const auto rules = data::label_rules({"255=1", "7=0", "-4=2"}, {3, -2});
+  std::vector<std::int32_t> labels{0, 255, 7, -4, 3, -2, 5, 5000, 255};
+  rules.apply(labels, "l.nii");
+  CHECK(labels == std::vector<std::int32_t>{0, 1, 0, 2, data::ignored_label, data::ignored_label, 5, 5000, 1});
+  labels = {-1};
+  CHECK(has(error_text([&] { rules.apply(labels, "l.nii"); }), "l.nii: a label is -1; labels must not be negative"));
+  // Exchanged labels: every stored label is looked up once.
+  labels = {1, 2, 1};
+  data::label_rules({"1=2", "2=1"}, {}).apply(labels, "");
+  CHECK(labels == std::vector<std::int32_t>{2, 1, 2});
+  for (const char* text : {"", "255", "255=", "=1", "a=1", "1=b", "1=2=3", "1.5=2", "99999999999=1"})
+    CHECK(has(error_text([&] { (void)data::label_rules({text}, {}); }), "is no rule for labels"));
+  CHECK(has(error_text([&] { (void)data::label_rules({"1=-1"}, {}); }), "classes count from 0"));
+  CHECK(has(error_text([&] { (void)data::label_rules({"1=2", "1=3"}, {}); }), "two rules name the label 1"));
+  CHECK(has(error_text([&] { (void)data::label_rules({"1=2"}, {1}); }), "two rules name the label 1"));
+
+  const auto scans = std::make_shared<Scans>();  // one cell has label 7
+  const auto source = data::relabelled(scans, data::label_rules({"7=1"}, {2}));
+  const auto whole = source->whole_of(0);
+  std::vector<std::int32_t> before(static_cast<std::size_t>(whole.elements())), after = before;
+  scans->read_targets(0, whole, reinterpret_cast<std::byte*>(before.data()));
+  source->read_targets(0, whole, reinterpret_cast<std::byte*>(after.data()));
+  for (std::size_t i = 0; i < before.size(); ++i) CHECK(after[i] == (before[i] == 7 ? 1 : before[i] == 2 ? -1 : before[i]));
+  CHECK(source->values(0, {{1, 2, 3}, {2, 3, 4}}) == scans->values(0, {{1, 2, 3}, {2, 3, 4}}));
+  // Ignored cells are no foreground.
+  data::ForegroundCells foreground(source);
+  for (const auto& cells : foreground.of(0))
+    for (const auto cell : cells) CHECK(after[static_cast<std::size_t>(cell)] == 1);
+}
+
+TEST_CASE("volumes: channels in files of their own, named as nnU-Net names them") {
+  const Folder folder;
+  const auto images = folder.path / "imagesTr", labels = folder.path / "labelsTr";
+  fs::create_directory(images), fs::create_directory(labels);
+  for (const char* name : {"a", "b_0001"})
+    for (int c = 0; c < 3; ++c) write_volume(images / fmt::format("{}_{:04}.nii", name, c), {4, 3, 2}, c + 1);
+  write_labels(labels / "a.nii", images / "a_0000.nii"), write_labels(labels / "b_0001.nii.gz", images / "b_0001_0000.nii");
+  write_volume(images / "._a_0000.nii", {1, 1, 1});  // hidden, as archives of other systems have them
+  const auto open = [&](const fs::path& of_labels, const data::VolumesOptions& options = {}) {
+    return data::VolumeFolder(images, of_labels, options);
+  };
+  const auto source = open(labels);
+  CHECK(source.size() == 2);
+  CHECK(source.channels() == 3);
+  CHECK(source.channel_files());
+  const auto values = source.values(1, source.whole_of(1));
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == static_cast<double>((i % 3 + 1) * (i / 3)));
+  CHECK(source.label_file(0) == "a.nii");
+  CHECK(source.label_file(1) == "b_0001.nii");
+  std::vector<std::int32_t> read(24);
+  source.read_targets(0, source.whole_of(0), reinterpret_cast<std::byte*>(read.data()));
+  CHECK(read[5] == 5 % 3);
+
+  // Without labels the caller says whether files are channels.
+  CHECK(open("", {.channel_files = true}).size() == 2);
+  CHECK(open("").size() == 6);
+  CHECK(open("").label_file(1) == "a_0001.nii");
+  // Labels with the names of images: no channels, whatever the names.
+  for (const char* name : {"a_0000", "a_0001", "a_0002", "b_0001_0000", "b_0001_0001", "b_0001_0002"})
+    write_labels(labels / fmt::format("{}.nii", name), images / fmt::format("{}.nii", name));
+  CHECK(open(labels).size() == 6);
+  for (const auto& entry : fs::directory_iterator(labels))
+    if (entry.path().filename().string().starts_with("a_") || entry.path().filename().string().starts_with("b_0001_"))
+      fs::remove(entry.path());
+
+  fs::remove(images / "a_0001.nii");
+  CHECK(has(error_text([&] { open(labels); }), "imagesTr/a has no file a_0001 of channel 1"));
+  write_volume(images / "a_0001.nii", {4, 3, 3});
+  CHECK(has(error_text([&] { open(labels); }), "a_0001.nii do not have the same cells: extents"));
+  write_file(images / "a_0001.nii", nifti_file({4, 3, 2, 2}, 2, std::vector<int>(48)));
+  CHECK(has(error_text([&] { open(labels); }), "a_0001.nii has 2 channels; a file of one channel has one"));
+  fs::remove(images / "a_0001.nii"), write_volume(images / "a_0001.nii.gz", {4, 3, 2}), write_volume(images / "c.nii", {4, 3, 2});
+  CHECK(has(error_text([&] { open(labels); }), "c.nii has no number of its channel, as c_0000 has"));
 }

@@ -30,17 +30,27 @@ Tensor labels() {
   return from_vector({batch, cells[0], cells[1], cells[2]}, values, DType::uint8);
 }
 
-// p and t of every cell, [batch][cell][class].
+// The same with -1 in every fifth cell, and in all cells of the second sample that are of class 1.
+Tensor labels_with_ignored() {
+  auto values = labels().to_vector();
+  const auto of_sample = values.size() / static_cast<std::size_t>(batch);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i % 5 == 3 || (i / of_sample == 1 && values[i] == 1)) values[i] = -1;
+  return from_vector({batch, cells[0], cells[1], cells[2]}, values, DType::int32);
+}
+
+// p and t of every cell, [batch][cell][class]; t is `none` where the label is -1.
 struct Cells {
+  static constexpr std::size_t none = 99;
   std::vector<double> p;
   std::vector<std::size_t> label;
-  Cells() {
-    const auto x = scores().to_vector(), t = labels().to_vector();
+  explicit Cells(const Tensor& labels_of_cells = labels()) {
+    const auto x = scores().to_vector(), t = labels_of_cells.to_vector();
     for (std::size_t i = 0; i < t.size(); ++i) {
       double sum = 0;
       for (std::size_t c = 0; c < classes; ++c) sum += std::exp(x[i * classes + c]);
       for (std::size_t c = 0; c < classes; ++c) p.push_back(std::exp(x[i * classes + c]) / sum);
-      label.push_back(static_cast<std::size_t>(t[i]));
+      label.push_back(t[i] < 0 ? none : static_cast<std::size_t>(t[i]));
     }
   }
 };
@@ -55,6 +65,7 @@ double tversky(const Cells& at, double a, double b, const OverlapOptions& o) {
       double both = 0, wrong = 0, missed = 0;
       for (std::size_t i = g * each; i < (g + 1) * each; ++i) {
         const double p = at.p[i * classes + c], t = at.label[i] == c ? 1 : 0;
+        if (at.label[i] == Cells::none) continue;
         both += p * t, wrong += p * (1 - t), missed += (1 - p) * t;
       }
       sum += (both + o.smoothing) / (both + a * wrong + b * missed + o.smoothing), ++count;
@@ -63,12 +74,13 @@ double tversky(const Cells& at, double a, double b, const OverlapOptions& o) {
 }
 
 double cross_entropy_of(const Cells& at, double gamma, const std::vector<double>& weights) {
-  double sum = 0;
+  double sum = 0, count = 0;
   for (std::size_t i = 0; i < at.label.size(); ++i) {
+    if (at.label[i] == Cells::none) continue;
     const double p = at.p[i * classes + at.label[i]];
-    sum -= (weights.empty() ? 1 : weights[at.label[i]]) * std::pow(1 - p, gamma) * std::log(p);
+    ++count, sum -= (weights.empty() ? 1 : weights[at.label[i]]) * std::pow(1 - p, gamma) * std::log(p);
   }
-  return sum / static_cast<double>(at.label.size());
+  return sum / count;
 }
 
 using Loss = std::function<Tensor(const Tensor& x, const Tensor& t)>;
@@ -80,8 +92,8 @@ std::pair<double, Tensor> of_one(const Loss& loss, const Tensor& x, const Tensor
   return {value.item(), tape.gradient(value, {x})[0]};
 }
 
-void check_loss(const std::string& name, const Loss& loss, double expected) {
-  const auto x = scores(), t = labels();
+void check_loss(const std::string& name, const Loss& loss, double expected, const Tensor& t = labels()) {
+  const auto x = scores();
   const auto [value, gradient] = of_one(loss, x, t);
   INFO(name);
   CHECK(value == doctest::Approx(expected).epsilon(1e-12));
@@ -142,6 +154,46 @@ TEST_CASE("segmentation: losses by their formulas, and on every grid") {
   check_loss(
       "focal, gamma 0", [](const Tensor& x, const Tensor& t) { return focal_loss(x, t, {.gamma = 0}); },
       cross_entropy_of(at, 0, {}));
+}
+
+TEST_CASE("segmentation: ignored cells count in no loss, on any grid") {
+  const auto t = labels_with_ignored();
+  const Cells at(t);
+  std::vector<std::pair<std::string, Loss>> losses;
+  const auto check = [&](const std::string& name, const Loss& loss, double expected) {
+    check_loss(name, loss, expected, t);
+    losses.emplace_back(name, loss);
+  };
+  for (const bool whole_batch : {false, true}) {
+    const OverlapOptions o{.whole_batch = whole_batch, .smoothing = 0.5, .ignored = -1};
+    auto half = o;
+    half.smoothing = 0.25;
+    const double dice = tversky(at, 0.5, 0.5, half);
+    check(
+        "dice", [=](const Tensor& x, const Tensor& y) { return soft_dice_loss(x, y, o); }, dice);
+    check(
+        "dice and cross-entropy", [=](const Tensor& x, const Tensor& y) { return dice_cross_entropy_loss(x, y, o); },
+        (dice + cross_entropy_of(at, 0, {})) / 2);
+    const TverskyOptions uneven{.false_positives = 0.3, .false_negatives = 0.9, .overlap = o};
+    check(
+        "Tversky", [=](const Tensor& x, const Tensor& y) { return tversky_loss(x, y, uneven); }, tversky(at, 0.3, 0.9, o));
+  }
+  check(
+      "focal", [](const Tensor& x, const Tensor& y) { return focal_loss(x, y, {.ignored = -1}); }, cross_entropy_of(at, 2, {}));
+  check(
+      "focal, gamma 0", [](const Tensor& x, const Tensor& y) { return focal_loss(x, y, {.gamma = 0, .ignored = -1}); },
+      cross_entropy_of(at, 0, {}));
+  // Nothing depends on the scores of ignored cells; a batch of ignored cells only is worth nothing.
+  const auto nothing = from_vector(t.shape(), std::vector<double>(static_cast<std::size_t>(t.elements()), -1), DType::int32);
+  for (const auto& [name, loss] : losses) {
+    INFO(name);
+    const auto gradient = of_one(loss, scores(), t).second.to_vector();
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      if (at.label[i / classes] == Cells::none) CHECK(gradient[i] == 0);
+    const auto [value, none] = of_one(loss, scores(), nothing);
+    CHECK(value == doctest::Approx(0).scale(1));
+    CHECK(none.to_vector() == std::vector<double>(gradient.size()));
+  }
 }
 
 TEST_CASE("segmentation: an absent class that nobody predicts is found; what does not fit is refused") {
