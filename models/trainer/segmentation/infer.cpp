@@ -124,6 +124,7 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
                            .dtype = dtype_of(o),
                            .scored = scored,
                            .largest_component = o.largest_component,
+                           .tolerance = o.tolerance,
                            .done = [&](const Segmented& s) {
                              if (writes) write(folder, *volumes.stored, s);
                              if (first && results.shown.size() < most_shown) results.shown.push_back(s);
@@ -143,6 +144,7 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
                 {"samples", samples.size()},
                 {"of_training_data", of_training},
                 {"largest_component", o.largest_component},
+                {"tolerance_mm", o.tolerance},
                 {"parameters", loaded.net->parameters().elements()},
                 {"seconds", seconds}});
     add(run, usage);

@@ -57,6 +57,7 @@ struct InferOptions : trainer::InferOptions {
   double overlap = 0.5;
   std::int64_t windows = 1;
   bool largest_component = false, predictions = false;
+  double tolerance = 1;  // mm between surfaces
 };
 
 // Each function returns the exit code. Collective.
@@ -100,10 +101,11 @@ class LabelCount {
 
 // ---- segmentation of whole volumes
 
-// Scores of one sample; NaN if undefined, because the class is neither predicted nor true (Dice), or not both (distance).
+// Scores of one sample for each class, as models/evaluate/segmentation_metrics.h has them; NaN if the class is neither predicted
+// nor true. within: normalised surface Dice; truth, predicted: volumes in mm^3.
 struct Case {
   std::int64_t sample = 0;
-  std::vector<double> dice, hausdorff, truth, predicted;  // for each class; truth, predicted: volumes in mm^3
+  std::vector<double> dice, jaccard, hausdorff, within, truth, predicted;
 };
 struct Segmented {
   std::int64_t sample = 0;
@@ -116,7 +118,8 @@ struct SegmentOptions {
   std::int64_t windows = 1;
   DType dtype = DType::float32;
   bool scored = true;  // compare with labels
-  bool hausdorff = true, largest_component = false;
+  bool surfaces = true, largest_component = false;
+  double tolerance = 1;  // mm between surfaces
   // Called on one rank for each sample.
   std::function<void(const Segmented&)> done{};
 };
@@ -132,6 +135,8 @@ struct Mean {
 Mean mean_of(const std::vector<Case>& cases, std::vector<double> Case::*values, std::size_t label);
 // The mean over all classes except 0.
 double mean_dice(const std::vector<Case>& cases, std::int64_t classes);
+// Of its 95 % confidence interval both ends: quantiles of 2,000 bootstrap samples of the cases; NaN for fewer than two cases.
+std::array<double, 2> dice_interval(const std::vector<Case>& cases, std::int64_t classes);
 
 // ---- results
 

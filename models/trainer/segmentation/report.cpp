@@ -13,13 +13,14 @@ CsvCell cell(double value) { return std::isnan(value) ? CsvCell("") : CsvCell(va
 void write_cases(const std::filesystem::path& path, const Results& r, const data::Source& source) {
   std::vector<std::string> columns{"sample"};
   for (std::int64_t c = 1; c < r.classes; ++c)
-    for (const char* what : {"dice", "hausdorff95_mm", "true_mm3", "predicted_mm3"})
+    for (const char* what : {"dice", "iou", "hausdorff95_mm", "surface_dice", "true_mm3", "predicted_mm3"})
       columns.push_back(fmt::format("{}_{}", what, c));
   CsvWriter csv(path, columns, true);
   for (const auto& each : r.cases) {
     std::vector<CsvCell> row{source.name_of_sample(each.sample)};
     for (std::size_t c = 1; c < static_cast<std::size_t>(r.classes); ++c)
-      for (const auto* list : {&each.dice, &each.hausdorff, &each.truth, &each.predicted}) row.push_back(cell((*list)[c]));
+      for (const auto* list : {&each.dice, &each.jaccard, &each.hausdorff, &each.within, &each.truth, &each.predicted})
+        row.push_back(cell((*list)[c]));
     csv.row(row);
   }
 }
@@ -30,20 +31,29 @@ double least_dice(const std::vector<Case>& cases, std::size_t label) {
   return least;
 }
 
+// Of all volumes together: predicted / true - 1; NaN if there is nothing true.
+double volume_difference(const std::vector<Case>& cases, std::size_t label) {
+  double truth = 0, predicted = 0;
+  for (const auto& each : cases) truth += each.truth[label], predicted += each.predicted[label];
+  return truth > 0 ? predicted / truth - 1 : std::nan("");
+}
+
 nlohmann::ordered_json number(double value) {
   return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
 }
 
 void print_scores(const Results& r) {
-  fmt::print("\nclass   Dice (least)      HD95 in mm   on {} volumes\n", r.cases.size());
+  fmt::print("\nclass   Dice (least)    IoU   HD95 in mm   surface Dice   volume   on {} volumes\n", r.cases.size());
   for (std::size_t c = 1; c < static_cast<std::size_t>(r.classes); ++c) {
-    const auto dice = mean_of(r.cases, &Case::dice, c), distance = mean_of(r.cases, &Case::hausdorff, c);
-    std::string text;
-    if (dice.undefined > 0) text += fmt::format("   {} without the class", dice.undefined);
-    if (distance.undefined > 0) text += fmt::format("   {} distances undefined", distance.undefined);
-    fmt::print("{:>5} {:>6.3f} ({:>5.3f}) {:>15.2f}{}\n", c, dice.value, least_dice(r.cases, c), distance.value, text);
+    const auto of = [&](std::vector<double> Case::*values) { return mean_of(r.cases, values, c).value; };
+    const auto dice = mean_of(r.cases, &Case::dice, c);
+    fmt::print("{:>5} {:>6.3f} ({:>5.3f}) {:>6.3f} {:>12.2f} {:>14.3f} {:>+7.1f} %{}\n", c, dice.value, least_dice(r.cases, c),
+               of(&Case::jaccard), of(&Case::hausdorff), of(&Case::within), 100 * volume_difference(r.cases, c),
+               dice.undefined > 0 ? fmt::format("   {} without the class", dice.undefined) : "");
   }
-  fmt::print(" mean {:>6.3f}\n", mean_dice(r.cases, r.classes));
+  const auto [low, high] = dice_interval(r.cases, r.classes);
+  fmt::print(" mean {:>6.3f}{}\n", mean_dice(r.cases, r.classes),
+             std::isnan(low) ? "" : fmt::format("   95 % of bootstrap samples of the volumes: {:.3f} to {:.3f}", low, high));
 }
 
 }  // namespace
@@ -57,15 +67,19 @@ void report(const SegmentationProgram& program, const Options& o, const Outputs&
   auto document = std::move(run);
   auto& classes = document["classes_scored"] = nlohmann::ordered_json::array();
   for (std::size_t c = 1; c < static_cast<std::size_t>(r.classes); ++c) {
-    const auto dice = mean_of(r.cases, &Case::dice, c), distance = mean_of(r.cases, &Case::hausdorff, c);
+    const auto of = [&](std::vector<double> Case::*values) { return number(mean_of(r.cases, values, c).value); };
     classes.push_back({{"class", c},
-                       {"dice", number(dice.value)},
+                       {"dice", of(&Case::dice)},
                        {"least_dice", number(least_dice(r.cases, c))},
-                       {"without_class", dice.undefined},
-                       {"hausdorff95_mm", number(distance.value)},
-                       {"undefined_distances", distance.undefined}});
+                       {"without_class", mean_of(r.cases, &Case::dice, c).undefined},
+                       {"iou", of(&Case::jaccard)},
+                       {"hausdorff95_mm", of(&Case::hausdorff)},
+                       {"surface_dice", of(&Case::within)},
+                       {"volume_difference", number(volume_difference(r.cases, c))}});
   }
   document["mean_dice"] = number(mean_dice(r.cases, r.classes));
+  const auto [low, high] = dice_interval(r.cases, r.classes);
+  document["dice_interval"] = {number(low), number(high)};
   auto& epochs = document["epochs"] = nlohmann::ordered_json::array();
   for (const auto& e : r.epochs)
     epochs.push_back(

@@ -147,6 +147,8 @@ void add_keys(Keys& keys, InferOptions& o, bool scored) {
   keys.add("data.largest_component", o.largest_component, "keeps only the largest connected part of each class")
       .instead_of("--largest-component");
   if (scored)
+    keys.add("report.tolerance", o.tolerance, from(0), "distance between surfaces that counts as agreement").with_unit("mm");
+  if (scored)
     keys.add("report.predictions", o.predictions, "writes the segmentations, too, in the format of their images")
         .instead_of("--predictions");
 }

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "framework/base/job_queue.h"
+#include "framework/tensor/random.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/sources/bytes.h"
 #include "models/data/volumes/volumes.h"
@@ -69,8 +70,8 @@ std::tuple<std::vector<std::int32_t>, std::vector<std::int32_t>, std::int64_t> c
   return result;
 }
 
-Case score(const Segmented& s, const Stored& stored, std::int64_t classes, bool hausdorff) {
-  Case result{.sample = s.sample, .dice = {}, .hausdorff = {}, .truth = {}, .predicted = {}};
+Case score(const Segmented& s, const Stored& stored, std::int64_t classes, const SegmentOptions& o) {
+  Case result{.sample = s.sample, .dice = {}, .jaccard = {}, .hausdorff = {}, .within = {}, .truth = {}, .predicted = {}};
   const double cell = stored.spacing[0] * stored.spacing[1] * stored.spacing[2];
   const auto& [truth, predicted, ignored] = counted_cells(s);
   auto counts = segmentation::count_classes(truth, predicted, classes);
@@ -78,10 +79,13 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, bool 
   for (std::int64_t c = 0; c < classes; ++c) {
     const auto& count = counts[static_cast<std::size_t>(c)];
     result.dice.push_back(segmentation::dice(count).value_or(none));
-    result.hausdorff.push_back(hausdorff && c > 0 ? segmentation::hausdorff95(truth, predicted, stored.extents,
-                                                                              static_cast<std::int32_t>(c), stored.spacing)
-                                                        .value_or(none)
-                                                  : none);
+    result.jaccard.push_back(segmentation::jaccard(count).value_or(none));
+    segmentation::SurfaceAgreement surfaces{none, none};
+    if (o.surfaces && c > 0)
+      surfaces = segmentation::surface_agreement(truth, predicted, stored.extents, static_cast<std::int32_t>(c), stored.spacing,
+                                                 o.tolerance)
+                     .value_or(surfaces);
+    result.hausdorff.push_back(surfaces.hausdorff95), result.within.push_back(surfaces.within_tolerance);
     result.truth.push_back(static_cast<double>(count.truth) * cell);
     result.predicted.push_back(static_cast<double>(count.predicted) * cell);
   }
@@ -91,7 +95,7 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, bool 
 // Combines the cases of all groups, each of which knows its own.
 void gather(const Communicator& world, std::vector<Case>& cases, const std::vector<bool>& own) {
   std::vector<double> numbers;
-  const auto lists = {&Case::dice, &Case::hausdorff, &Case::truth, &Case::predicted};
+  const auto lists = {&Case::dice, &Case::jaccard, &Case::hausdorff, &Case::within, &Case::truth, &Case::predicted};
   for (std::size_t i = 0; i < cases.size(); ++i)
     for (const auto list : lists)
       for (const double value : cases[i].*list) numbers.push_back(own[i] ? value : 0);
@@ -119,7 +123,7 @@ std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volu
   const std::vector<double> empty(static_cast<std::size_t>(problem.outputs));
   trainer::together(world, [&] {
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      cases.push_back({samples[i], empty, empty, empty, empty}), own.push_back(false);
+      cases.push_back({samples[i], empty, empty, empty, empty, empty, empty}), own.push_back(false);
       if (i % groups != mine) continue;
       const Tensor probabilities = segmentation::sliding_window(net, *volumes.seen, samples[i], options);
       const auto* first = probabilities.data<float>();
@@ -135,7 +139,7 @@ std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volu
         if (o.largest_component) s.predicted = segmentation::largest_components(s.predicted, stored.extents, problem.outputs);
         if (o.scored) {
           s.truth = std::move(stored.labels);
-          cases.back() = score(s, stored, problem.outputs, o.hausdorff), own.back() = true;
+          cases.back() = score(s, stored, problem.outputs, o), own.back() = true;
         }
         if (o.done) o.done(s);
       });
@@ -161,6 +165,22 @@ double mean_dice(const std::vector<Case>& cases, std::int64_t classes) {
   for (std::size_t c = 1; c < static_cast<std::size_t>(classes); ++c)
     if (const double value = mean_of(cases, &Case::dice, c).value; !std::isnan(value)) mean.add(value);
   return mean.mean();
+}
+
+std::array<double, 2> dice_interval(const std::vector<Case>& cases, std::int64_t classes) {
+  constexpr std::size_t resamples = 2000;
+  if (cases.size() < 2) return {none, none};
+  std::vector<double> means;
+  std::vector<Case> drawn(cases.size());
+  for (std::size_t i = 0; i < resamples; ++i) {
+    const Philox random{.key = 1, .stream = i};
+    for (std::size_t k = 0; k < drawn.size(); ++k) drawn[k].dice = cases[random.below(k, cases.size())].dice;
+    if (const double mean = mean_dice(drawn, classes); !std::isnan(mean)) means.push_back(mean);
+  }
+  if (means.empty()) return {none, none};
+  std::sort(means.begin(), means.end());
+  const auto at = [&](double part) { return means[static_cast<std::size_t>(part * static_cast<double>(means.size() - 1))]; };
+  return {at(0.025), at(0.975)};
 }
 
 }  // namespace mpigrad::trainer::segmenting

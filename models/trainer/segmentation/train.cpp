@@ -177,7 +177,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                              .width = extents.width});
   }
   SegmentOptions segmenting{
-      .program = program.name, .grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .hausdorff = false};
+      .program = program.name, .grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .surfaces = false};
   std::vector<std::string> values{"validation_loss"};
   for (std::int64_t c = 1; c < problem.outputs; ++c) values.push_back(fmt::format("dice_{}", c));
   const auto evaluate = [&] {
@@ -189,7 +189,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
     return row;
   };
   const auto finish = [&] {
-    segmenting.hausdorff = true;
+    segmenting.surfaces = true;
     segmenting.done = [&](const Segmented& s) {
       if (world.rank() == 0 && results.shown.size() < most_shown) results.shown.push_back(s);
     };
