@@ -49,7 +49,7 @@ std::string describe(double factor, bool parallel, int ranks) {
   const auto is = [&](double x) { return parallel && std::abs(factor - x) < 1e-6 * x; };
   if (is(ranks))
     return fmt::format(
-        "the gradient is {} times that of one rank: every rank hands in the whole loss, or a sum over ranks is "
+        "the gradient is {} times that of one rank: every rank returns the whole loss, or a sum over ranks is "
         "differentiated twice",
         ranks);
   if (is(1.0 / ranks))

@@ -39,8 +39,8 @@ struct Element {
 };
 
 // The surface of the cells with the label. Each corner has a quarter of each face between a cell with the label and one without
-// that meets there; the area is that of the sum of these quarters as vectors, so that a staircase counts as the slope that it
-// stands for. Outside of the box, as outside of the volume, no cell has the label.
+// that meets there; the area is that of the sum of these quarters as vectors, so that a staircase counts as the oblique plane
+// that it stands for. Outside of the box, as outside of the volume, no cell has the label.
 std::vector<Element> surface(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label, const Bounds& box,
                              const std::array<double, 3>& spacing) {
   const auto corners = box.corners();

@@ -63,7 +63,7 @@ template void matmul(const MatmulProblem&, const double*, const double*, double*
 template <class T>
 void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
                 const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc) {
-  // Sums of `few` products in T, and of these sums in double: a sum of a million products in float alone is off by a percent.
+  // Sums of `few` products in T, and of these sums in double: a sum of a million products in float is off by a percent.
   constexpr std::int64_t few = 64, columns = 256;
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j0 = 0; j0 < n; j0 += columns) {

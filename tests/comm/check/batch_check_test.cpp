@@ -66,7 +66,7 @@ TEST_CASE("invariant: wrong losses are named with their factor") {
   const Tensors w{random_tensor({4, 3}, 3, DType::float64)};
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
-    // The square of a mean, of which each rank hands in 1 / P^power. On one rank it is the same whatever the power.
+    // The square of a mean, of which each rank returns 1 / P^power. On one rank it is the same whatever the power.
     const auto share = [](double power) {
       return [power](const Tensors& x, const Tensors& same, const Communicator& comm) {
         return square(mean_square(x, same, comm)) * std::pow(comm.size(), -power);
