@@ -1,6 +1,7 @@
 #include "ops/complex/complex.h"
 #include "ops/complex/complex_functions.h"
 #include "ops/elementwise/row_walk.h"
+#include "ops/kernel/parts.h"
 
 namespace mpigrad::ops {
 namespace {
@@ -24,8 +25,9 @@ void map_complex(const Tensor& a, Tensor& y, F f) {
   const A* from = elements_of<A>(a);
   R* to = reinterpret_cast<R*>(y.raw());
   const std::int64_t n = y.elements();
-#pragma omp parallel for if (n >= parallel_from) schedule(static) firstprivate(f)
-  for (std::int64_t i = 0; i < n; ++i) to[i] = f(from[i]);
+  cpu::for_parts(n, n >= parallel_from, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) to[i] = f(from[i]);
+  });
 }
 
 // y[i] = f(a[i], b[i]) with broadcasting

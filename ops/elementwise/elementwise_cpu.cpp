@@ -8,6 +8,7 @@
 #include "ops/elementwise/activation_ops.h"
 #include "ops/elementwise/row_walk.h"
 #include "ops/elementwise/scalar.h"
+#include "ops/kernel/parts.h"
 
 namespace mpigrad::ops {
 namespace {
@@ -18,9 +19,9 @@ void binary(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   R* py = y.mutable_data<R>();
   const std::int64_t n = y.elements();
   if (a.shape() == b.shape()) {
-#pragma omp parallel for if (n >= parallel_from) schedule(static) firstprivate(f)
-    for (std::int64_t i = 0; i < n; ++i) py[i] = f(pa[i], pb[i]);
-    return;
+    return cpu::for_parts(n, n >= parallel_from, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) py[i] = f(pa[i], pb[i]);
+    });
   }
   const auto walk = rows_of(y.shape(), broadcast_strides(a.shape(), y.shape()), broadcast_strides(b.shape(), y.shape()));
   const std::int64_t step_a = walk.strides[0][innermost(walk)], step_b = walk.strides[1][innermost(walk)];
@@ -43,8 +44,9 @@ constexpr std::int64_t block = 1 << 11;
 // Calls f(first element, elements) for blocks of n elements.
 template <class F>
 void for_each_block(std::int64_t n, F&& f) {
-#pragma omp parallel for if (n >= parallel_from) schedule(static)
-  for (std::int64_t at = 0; at < n; at += block) f(at, std::min(block, n - at));
+  cpu::for_parts((n + block - 1) / block, n >= parallel_from, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin * block; at < std::min(n, end * block); at += block) f(at, std::min(block, n - at));
+  });
 }
 
 void widen(const Tensor& x, std::int64_t at, std::int64_t count, float* to) {
@@ -132,8 +134,9 @@ void Unary<F>::run(Cpu, Inputs in, Outputs out) const {
     T* y = out[0].mutable_data<T>();
     const std::int64_t n = in[0].elements();
     const F function = f;
-#pragma omp parallel for if (n >= parallel_from) schedule(static) firstprivate(function)
-    for (std::int64_t i = 0; i < n; ++i) y[i] = function(x[i]);
+    cpu::for_parts(n, n >= parallel_from, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) y[i] = function(x[i]);
+    });
   });
 }
 
@@ -193,8 +196,9 @@ void Cast::run(Cpu, Inputs in, Outputs out) const {
       const From* x = in[0].data<From>();
       To* y = out[0].mutable_data<To>();
       const std::int64_t n = in[0].elements();
-#pragma omp parallel for if (n >= parallel_from) schedule(static)
-      for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<To>(x[i]);
+      cpu::for_parts(n, n >= parallel_from, [=](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<To>(x[i]);
+      });
     });
   });
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/elementwise/broadcast.h"
+#include "ops/kernel/parts.h"
 
 namespace mpigrad::ops {
 
@@ -33,19 +34,20 @@ void for_each_row(const StridedArrays<N>& walk, Row&& row) {
   std::int64_t rows = 1;
   for (std::size_t d = 0; d < inner; ++d) rows *= walk.extents[d];
   const std::int64_t pieces = (length + row_piece - 1) / row_piece;
-#pragma omp parallel for if (rows * length >= parallel_from) schedule(static)
-  for (std::int64_t task = 0; task < rows * pieces; ++task) {
-    const std::int64_t r = pieces == 1 ? task : task / pieces, begin = (task - r * pieces) * row_piece;
-    std::array<std::int64_t, N> offsets{};
-    for (std::size_t i = 0; i < N; ++i) offsets[i] = begin * walk.strides[i][inner];
-    std::int64_t rest = r;
-    for (std::size_t d = inner; d-- > 0;) {
-      const auto index = d == 0 ? rest : rest % walk.extents[d];
-      if (d > 0) rest /= walk.extents[d];
-      for (std::size_t i = 0; i < N; ++i) offsets[i] += index * walk.strides[i][d];
+  cpu::for_parts(rows * pieces, rows * length >= parallel_from, [&](std::int64_t low, std::int64_t high) {
+    for (std::int64_t task = low; task < high; ++task) {
+      const std::int64_t r = pieces == 1 ? task : task / pieces, begin = (task - r * pieces) * row_piece;
+      std::array<std::int64_t, N> offsets{};
+      for (std::size_t i = 0; i < N; ++i) offsets[i] = begin * walk.strides[i][inner];
+      std::int64_t rest = r;
+      for (std::size_t d = inner; d-- > 0;) {
+        const auto index = d == 0 ? rest : rest % walk.extents[d];
+        if (d > 0) rest /= walk.extents[d];
+        for (std::size_t i = 0; i < N; ++i) offsets[i] += index * walk.strides[i][d];
+      }
+      row(r * length + begin, offsets, std::min(row_piece, length - begin));
     }
-    row(r * length + begin, offsets, std::min(row_piece, length - begin));
-  }
+  });
 }
 
 }  // namespace mpigrad::ops

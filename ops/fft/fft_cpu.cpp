@@ -5,6 +5,7 @@
 #include "ops/backends/fftw/fftw.h"
 #include "ops/fft/fft.h"
 #include "ops/fft/lines.h"
+#include "ops/kernel/parts.h"
 #include "ops/kernel/thread_buffer.h"
 
 namespace mpigrad::ops {
@@ -92,31 +93,32 @@ void transform(const LinePass& pass, const From* x, To* y) {
   const bool rows = pass.inner >= most;
   const std::int64_t lines = pass.outer * pass.inner, per_row = rows ? (pass.inner + most - 1) / most : 0;
   const std::int64_t groups = rows ? pass.outer * per_row : (lines + most - 1) / most;
-#pragma omp parallel for schedule(static) if (lines * pass.n >= parallel_lines_from)
-  for (std::int64_t g = 0; g < groups; ++g) {
-    static thread_local cpu::ThreadBuffer buffer;
-    auto* in =
-        static_cast<From*>(buffer.reserve(static_cast<std::size_t>(most) * (static_cast<std::size_t>(from_pitch) * sizeof(From) +
-                                                                            static_cast<std::size_t>(to_pitch) * sizeof(To))));
-    auto* out = reinterpret_cast<To*>(in + most * from_pitch);
-    const std::int64_t row = rows ? g / per_row : 0;
-    const std::int64_t first = rows ? row * pass.inner + (g - row * per_row) * most : g * most;
-    const std::int64_t count = std::min(most, (rows ? (row + 1) * pass.inner : lines) - first);
-    pack_lines(LineGroup{from_n, pass.inner, first, count}, x, in, from_pitch);
-    for (std::int64_t b = 0; b < count; ++b) {
-      From* line = in + b * from_pitch;
-      To* result = out + b * to_pitch;
-      if constexpr (std::is_same_v<To, T>) {  // FFTW ignores these imaginary parts; this does not rely on it
-        line[0].im = 0;
-        if (pass.n % 2 == 0) line[pass.n / 2].im = 0;
-        scale_between(line, pass.n, pass.between);
+  cpu::for_parts(groups, lines * pass.n >= parallel_lines_from, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t g = begin; g < end; ++g) {
+      static thread_local cpu::ThreadBuffer buffer;
+      auto* in = static_cast<From*>(
+          buffer.reserve(static_cast<std::size_t>(most) * (static_cast<std::size_t>(from_pitch) * sizeof(From) +
+                                                           static_cast<std::size_t>(to_pitch) * sizeof(To))));
+      auto* out = reinterpret_cast<To*>(in + most * from_pitch);
+      const std::int64_t row = rows ? g / per_row : 0;
+      const std::int64_t first = rows ? row * pass.inner + (g - row * per_row) * most : g * most;
+      const std::int64_t count = std::min(most, (rows ? (row + 1) * pass.inner : lines) - first);
+      pack_lines(LineGroup{from_n, pass.inner, first, count}, x, in, from_pitch);
+      for (std::int64_t b = 0; b < count; ++b) {
+        From* line = in + b * from_pitch;
+        To* result = out + b * to_pitch;
+        if constexpr (std::is_same_v<To, T>) {  // FFTW ignores these imaginary parts; this does not rely on it
+          line[0].im = 0;
+          if (pass.n % 2 == 0) line[pass.n / 2].im = 0;
+          scale_between(line, pass.n, pass.between);
+        }
+        plan.run(reinterpret_cast<T*>(line), reinterpret_cast<T*>(result));
+        if constexpr (std::is_same_v<From, T>) scale_between(result, pass.n, pass.between);
+        scale_line(reinterpret_cast<T*>(result), to_n * static_cast<std::int64_t>(sizeof(To) / sizeof(T)), pass.scale);
       }
-      plan.run(reinterpret_cast<T*>(line), reinterpret_cast<T*>(result));
-      if constexpr (std::is_same_v<From, T>) scale_between(result, pass.n, pass.between);
-      scale_line(reinterpret_cast<T*>(result), to_n * static_cast<std::int64_t>(sizeof(To) / sizeof(T)), pass.scale);
+      unpack_lines(LineGroup{to_n, pass.inner, first, count}, out, to_pitch, y);
     }
-    unpack_lines(LineGroup{to_n, pass.inner, first, count}, out, to_pitch, y);
-  }
+  });
 }
 
 void run_passes(const FourierPasses& passes, const Tensor& in, Tensor& out) {

@@ -7,6 +7,7 @@
 #include "framework/base/target_clones.h"
 #include "ops/backends/blas/blas.h"
 #include "ops/kernel/parallel_errors.h"
+#include "ops/kernel/parts.h"
 #include "ops/kernel/problems.h"
 #include "ops/linear/matmul_kernels.h"
 
@@ -65,6 +66,20 @@ void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t
                 const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc) {
   // Sums of `few` products in T, and of these sums in double: a sum of a million products in float is off by a percent.
   constexpr std::int64_t few = 64, columns = 256;
+  if (k <= few) {
+    for (std::int64_t i = 0; i < m; ++i) {
+      T* row = c + i * ldc;
+      if (!accumulate) std::fill_n(row, n, T{0});
+      for (std::int64_t l = 0; l < k; ++l) {
+        const T factor = transpose_a ? a[l * lda + i] : a[i * lda + l];
+        if (transpose_b)
+          for (std::int64_t j = 0; j < n; ++j) row[j] += factor * b[j * ldb + l];
+        else
+          for (std::int64_t j = 0; j < n; ++j) row[j] += factor * b[l * ldb + j];
+      }
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j0 = 0; j0 < n; j0 += columns) {
       const std::int64_t count = std::min(columns, n - j0);
@@ -133,17 +148,18 @@ void matmul(const MatmulProblem& p, const T* a, const T* b, T* c, const Epilogue
   const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(threads, p.batch), 1, ceil_div(longer, least_block));
   const std::int64_t block = ceil_div(ceil_div(longer, wanted), least_block) * least_block, blocks = ceil_div(longer, block);
   ParallelErrors errors;
-#pragma omp parallel for schedule(static) if (threads > 1)
-  for (std::int64_t task = 0; task < p.batch * blocks; ++task)
-    errors.guard([&] {
-      const std::int64_t batch = task / blocks, first = task % blocks * block, count = std::min(block, longer - first);
-      const std::int64_t i = by_rows ? first : 0, j = by_rows ? 0 : first, m = by_rows ? count : p.m, n = by_rows ? p.n : count;
-      const T* as = a + batch * p.stride_a + (p.transpose_a ? i : i * lda);
-      const T* bs = b + batch * p.stride_b + (p.transpose_b ? j * ldb : j);
-      T* cs = c + (batch * p.m + i) * p.n + j;
-      gemm(p.transpose_a, p.transpose_b, m, n, p.k, as, lda, bs, ldb, false, cs, p.n);
-      apply_epilogue(e, m, j, n, cs, p.n);
-    });
+  cpu::for_parts(p.batch * blocks, threads > 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task)
+      errors.guard([&] {
+        const std::int64_t batch = task / blocks, first = task % blocks * block, count = std::min(block, longer - first);
+        const std::int64_t i = by_rows ? first : 0, j = by_rows ? 0 : first, m = by_rows ? count : p.m, n = by_rows ? p.n : count;
+        const T* as = a + batch * p.stride_a + (p.transpose_a ? i : i * lda);
+        const T* bs = b + batch * p.stride_b + (p.transpose_b ? j * ldb : j);
+        T* cs = c + (batch * p.m + i) * p.n + j;
+        gemm(p.transpose_a, p.transpose_b, m, n, p.k, as, lda, bs, ldb, false, cs, p.n);
+        apply_epilogue(e, m, j, n, cs, p.n);
+      });
+  });
   errors.rethrow();
 }
 

@@ -8,6 +8,7 @@
 #include "ops/elementwise/scalar.h"
 #include "ops/kernel/channel_rows.h"
 #include "ops/kernel/parallel_errors.h"
+#include "ops/kernel/parts.h"
 #include "ops/kernel/problems.h"
 
 namespace mpigrad::cpu {
@@ -168,25 +169,26 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* me
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
   double* parts = partial.data();
   ParallelErrors errors;
-#pragma omp parallel for schedule(static) if (blocks.count > 1)
-  for (std::int64_t b = 0; b < blocks.count; ++b)
-    errors.guard([&] {
-      double* block_mean = parts + (b + 1) * 2 * channels;
-      double* block_m2 = block_mean + channels;
-      std::vector<double> chunk(static_cast<std::size_t>(2 * channels));
-      double* chunk_mean = chunk.data();
-      double* chunk_m2 = chunk_mean + channels;
-      double count = 0;
-      const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
-      for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
-        const std::int64_t n = std::min(blocks.chunk, end - r);
-        std::fill(chunk.begin(), chunk.end(), 0.0);
-        add_rows(n, channels, x + r * channels, chunk_mean);
-        for (std::int64_t c = 0; c < channels; ++c) chunk_mean[c] /= static_cast<double>(n);
-        add_squares(n, channels, x + r * channels, chunk_mean, chunk_m2);
-        join_moments(channels, count, block_mean, block_m2, static_cast<double>(n), chunk_mean, chunk_m2);
-      }
-    });
+  cpu::for_parts(blocks.count, blocks.count > 1, [&](std::int64_t low, std::int64_t high) {
+    for (std::int64_t b = low; b < high; ++b)
+      errors.guard([&] {
+        double* block_mean = parts + (b + 1) * 2 * channels;
+        double* block_m2 = block_mean + channels;
+        std::vector<double> chunk(static_cast<std::size_t>(2 * channels));
+        double* chunk_mean = chunk.data();
+        double* chunk_m2 = chunk_mean + channels;
+        double count = 0;
+        const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
+        for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
+          const std::int64_t n = std::min(blocks.chunk, end - r);
+          std::fill(chunk.begin(), chunk.end(), 0.0);
+          add_rows(n, channels, x + r * channels, chunk_mean);
+          for (std::int64_t c = 0; c < channels; ++c) chunk_mean[c] /= static_cast<double>(n);
+          add_squares(n, channels, x + r * channels, chunk_mean, chunk_m2);
+          join_moments(channels, count, block_mean, block_m2, static_cast<double>(n), chunk_mean, chunk_m2);
+        }
+      });
+  });
   errors.rethrow();
   double count = 0;
   for (std::int64_t b = 0; b < blocks.count; ++b) {
@@ -204,9 +206,10 @@ template <class T>
 void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, scalar::Fused fused,
                     T* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
-#pragma omp parallel for schedule(static) if (chunks > 1)
-  for (std::int64_t i = 0; i < chunks; ++i)
-    affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, fused, y + i * chunk * channels);
+  cpu::for_parts(chunks, chunks > 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      affine(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, m, a, b, fused, y + i * chunk * channels);
+  });
 }
 
 namespace {
@@ -217,12 +220,13 @@ std::vector<double> added_up(std::int64_t rows, std::int64_t channels, const F& 
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
   double* parts = partial.data();
-#pragma omp parallel for schedule(static) if (blocks.count > 1)
-  for (std::int64_t b = 0; b < blocks.count; ++b) {
-    const std::int64_t first = b * blocks.rows, n = std::min(blocks.rows, rows - first);
-    double* block = parts + (b + 1) * 2 * channels;
-    add(n, first, block, block + channels);
-  }
+  cpu::for_parts(blocks.count, blocks.count > 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t first = b * blocks.rows, n = std::min(blocks.rows, rows - first);
+      double* block = parts + (b + 1) * 2 * channels;
+      add(n, first, block, block + channels);
+    }
+  });
   for (std::int64_t b = 1; b <= blocks.count; ++b)
     for (std::int64_t c = 0; c < 2 * channels; ++c) parts[c] += parts[b * 2 * channels + c];
   partial.resize(static_cast<std::size_t>(2 * channels));
@@ -255,19 +259,21 @@ void norm_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T*
     sums[c] = static_cast<T>(sum), dots[c] = static_cast<T>(dot);
   }
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
-#pragma omp parallel for schedule(static) if (chunks > 1)
-  for (std::int64_t i = 0; i < chunks; ++i) {
-    const auto at = i * chunk * channels;
-    norm_input(std::min(chunk, rows - i * chunk), channels, g + at, x + at, of, p.data(), q.data(), gx + at);
-  }
+  cpu::for_parts(chunks, chunks > 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto at = i * chunk * channels;
+      norm_input(std::min(chunk, rows - i * chunk), channels, g + at, x + at, of, p.data(), q.data(), gx + at);
+    }
+  });
 }
 
 template <class T>
 void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused, T* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
-#pragma omp parallel for schedule(static) if (chunks > 1)
-  for (std::int64_t i = 0; i < chunks; ++i)
-    leaky_bias(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, bias, fused, y + i * chunk * channels);
+  cpu::for_parts(chunks, chunks > 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      leaky_bias(std::min(chunk, rows - i * chunk), channels, x + i * chunk * channels, bias, fused, y + i * chunk * channels);
+  });
 }
 
 // A chunk is summed while it is in the cache.
@@ -277,15 +283,16 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * channels), 0.0);
   double* parts = partial.data();
-#pragma omp parallel for schedule(static) if (blocks.count > 1)
-  for (std::int64_t b = 0; b < blocks.count; ++b) {
-    const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
-    for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
-      const std::int64_t n = std::min(blocks.chunk, end - r), at = r * channels;
-      leaky_adjoint(n * channels, g + at, y + at, fused, inner + at);
-      add_rows(n, channels, inner + at, parts + (b + 1) * channels);
+  cpu::for_parts(blocks.count, blocks.count > 1, [&](std::int64_t low, std::int64_t high) {
+    for (std::int64_t b = low; b < high; ++b) {
+      const std::int64_t end = std::min(rows, (b + 1) * blocks.rows);
+      for (std::int64_t r = b * blocks.rows; r < end; r += blocks.chunk) {
+        const std::int64_t n = std::min(blocks.chunk, end - r), at = r * channels;
+        leaky_adjoint(n * channels, g + at, y + at, fused, inner + at);
+        add_rows(n, channels, inner + at, parts + (b + 1) * channels);
+      }
     }
-  }
+  });
   for (std::int64_t b = 1; b <= blocks.count; ++b)
     for (std::int64_t c = 0; c < channels; ++c) parts[c] += parts[b * channels + c];
   for (std::int64_t c = 0; c < channels; ++c) sums[c] = static_cast<T>(parts[c]);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "framework/base/target_clones.h"
+#include "ops/kernel/parts.h"
 #include "ops/kernel/problems.h"
 #include "ops/pool/pool_kernels.h"
 
@@ -53,77 +54,80 @@ std::int32_t tap_index(const PoolProblem& p, std::int64_t d, std::int64_t h, std
 template <class T>
 void max_pool_forward(const PoolProblem& p, const T* x, T* y, std::int32_t* winner) {
   const std::int64_t rows = p.batch * p.out[0] * p.out[1];
-#pragma omp parallel for schedule(static) if (rows * p.out[2] * p.channels * volume(p.kernel) > parallel_from)
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t oh = row % p.out[1], od = row / p.out[1] % p.out[0], n = row / p.out[1] / p.out[0];
-    const std::int64_t d0 = od * p.stride[0] - p.pad_low[0], h0 = oh * p.stride[1] - p.pad_low[1];
-    const Range td = inside(d0, p.dilation[0], p.kernel[0], p.in[0]), th = inside(h0, p.dilation[1], p.kernel[1], p.in[1]);
-    for (std::int64_t ow = 0; ow < p.out[2]; ++ow) {
-      const std::int64_t w0 = ow * p.stride[2] - p.pad_low[2];
-      const Range tw = inside(w0, p.dilation[2], p.kernel[2], p.in[2]);
-      T* best = y + (row * p.out[2] + ow) * p.channels;
-      std::int32_t* place = winner + (row * p.out[2] + ow) * p.channels;
-      std::fill_n(best, p.channels, -std::numeric_limits<T>::infinity());
-      std::fill_n(place, p.channels, -1);
-      for (std::int64_t d = td.begin; d < td.end; ++d)
-        for (std::int64_t h = th.begin; h < th.end; ++h)
-          for (std::int64_t v = tw.begin; v < tw.end; ++v) {
-            const std::int64_t i =
-                ((n * p.in[0] + d0 + d * p.dilation[0]) * p.in[1] + h0 + h * p.dilation[1]) * p.in[2] + w0 + v * p.dilation[2];
-            max_row(p.channels, tap_index(p, d, h, v), x + i * p.channels, best, place);
-          }
+  cpu::for_parts(rows, rows * p.out[2] * p.channels * volume(p.kernel) > parallel_from, [&](std::int64_t low, std::int64_t high) {
+    for (std::int64_t row = low; row < high; ++row) {
+      const std::int64_t oh = row % p.out[1], od = row / p.out[1] % p.out[0], n = row / p.out[1] / p.out[0];
+      const std::int64_t d0 = od * p.stride[0] - p.pad_low[0], h0 = oh * p.stride[1] - p.pad_low[1];
+      const Range td = inside(d0, p.dilation[0], p.kernel[0], p.in[0]), th = inside(h0, p.dilation[1], p.kernel[1], p.in[1]);
+      for (std::int64_t ow = 0; ow < p.out[2]; ++ow) {
+        const std::int64_t w0 = ow * p.stride[2] - p.pad_low[2];
+        const Range tw = inside(w0, p.dilation[2], p.kernel[2], p.in[2]);
+        T* best = y + (row * p.out[2] + ow) * p.channels;
+        std::int32_t* place = winner + (row * p.out[2] + ow) * p.channels;
+        std::fill_n(best, p.channels, -std::numeric_limits<T>::infinity());
+        std::fill_n(place, p.channels, -1);
+        for (std::int64_t d = td.begin; d < td.end; ++d)
+          for (std::int64_t h = th.begin; h < th.end; ++h)
+            for (std::int64_t v = tw.begin; v < tw.end; ++v) {
+              const std::int64_t i =
+                  ((n * p.in[0] + d0 + d * p.dilation[0]) * p.in[1] + h0 + h * p.dilation[1]) * p.in[2] + w0 + v * p.dilation[2];
+              max_row(p.channels, tap_index(p, d, h, v), x + i * p.channels, best, place);
+            }
+      }
     }
-  }
+  });
 }
 
 // gx[i] = sum of gy[o] over the windows with maximum i. Gathers, so that no two threads write the same element.
 template <class T>
 void max_pool_scatter(const PoolProblem& p, const T* gy, const std::int32_t* winner, T* gx) {
   const std::int64_t rows = p.batch * p.in[0] * p.in[1];
-#pragma omp parallel for schedule(static) if (rows * p.in[2] * p.channels * volume(p.kernel) > parallel_from)
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t ih = row % p.in[1], id = row / p.in[1] % p.in[0], n = row / p.in[1] / p.in[0];
-    std::fill_n(gx + row * p.in[2] * p.channels, p.in[2] * p.channels, T{0});
-    for (std::int64_t d = 0; d < p.kernel[0]; ++d) {
-      const std::int64_t od = output_of(p, 0, id, d);
-      if (od < 0) continue;
-      for (std::int64_t h = 0; h < p.kernel[1]; ++h) {
-        const std::int64_t oh = output_of(p, 1, ih, h);
-        if (oh < 0) continue;
-        for (std::int64_t iw = 0; iw < p.in[2]; ++iw)
-          for (std::int64_t v = 0; v < p.kernel[2]; ++v) {
-            const std::int64_t ow = output_of(p, 2, iw, v);
-            if (ow < 0) continue;
-            const std::int64_t o = (((n * p.out[0] + od) * p.out[1] + oh) * p.out[2] + ow) * p.channels;
-            scatter_row(p.channels, tap_index(p, d, h, v), gy + o, winner + o, gx + (row * p.in[2] + iw) * p.channels);
-          }
+  cpu::for_parts(rows, rows * p.in[2] * p.channels * volume(p.kernel) > parallel_from, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t ih = row % p.in[1], id = row / p.in[1] % p.in[0], n = row / p.in[1] / p.in[0];
+      std::fill_n(gx + row * p.in[2] * p.channels, p.in[2] * p.channels, T{0});
+      for (std::int64_t d = 0; d < p.kernel[0]; ++d) {
+        const std::int64_t od = output_of(p, 0, id, d);
+        if (od < 0) continue;
+        for (std::int64_t h = 0; h < p.kernel[1]; ++h) {
+          const std::int64_t oh = output_of(p, 1, ih, h);
+          if (oh < 0) continue;
+          for (std::int64_t iw = 0; iw < p.in[2]; ++iw)
+            for (std::int64_t v = 0; v < p.kernel[2]; ++v) {
+              const std::int64_t ow = output_of(p, 2, iw, v);
+              if (ow < 0) continue;
+              const std::int64_t o = (((n * p.out[0] + od) * p.out[1] + oh) * p.out[2] + ow) * p.channels;
+              scatter_row(p.channels, tap_index(p, d, h, v), gy + o, winner + o, gx + (row * p.in[2] + iw) * p.channels);
+            }
+        }
       }
     }
-  }
+  });
 }
 
 // y[o] = x[position of winner], the transpose of max_pool_scatter.
 template <class T>
 void max_pool_gather(const PoolProblem& p, const T* x, const std::int32_t* winner, T* y) {
   const std::int64_t rows = p.batch * p.out[0] * p.out[1], plane = p.kernel[1] * p.kernel[2];
-#pragma omp parallel for schedule(static) if (rows * p.out[2] * p.channels > parallel_from)
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t oh = row % p.out[1], od = row / p.out[1] % p.out[0], n = row / p.out[1] / p.out[0];
-    const std::int64_t d0 = od * p.stride[0] - p.pad_low[0], h0 = oh * p.stride[1] - p.pad_low[1];
-    for (std::int64_t ow = 0; ow < p.out[2]; ++ow) {
-      const std::int64_t w0 = ow * p.stride[2] - p.pad_low[2], o = (row * p.out[2] + ow) * p.channels;
-      for (std::int64_t c = 0; c < p.channels; ++c) {
-        const std::int64_t t = winner[o + c];
-        if (t < 0) {
-          y[o + c] = T{0};
-          continue;
+  cpu::for_parts(rows, rows * p.out[2] * p.channels > parallel_from, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t oh = row % p.out[1], od = row / p.out[1] % p.out[0], n = row / p.out[1] / p.out[0];
+      const std::int64_t d0 = od * p.stride[0] - p.pad_low[0], h0 = oh * p.stride[1] - p.pad_low[1];
+      for (std::int64_t ow = 0; ow < p.out[2]; ++ow) {
+        const std::int64_t w0 = ow * p.stride[2] - p.pad_low[2], o = (row * p.out[2] + ow) * p.channels;
+        for (std::int64_t c = 0; c < p.channels; ++c) {
+          const std::int64_t t = winner[o + c];
+          if (t < 0) {
+            y[o + c] = T{0};
+            continue;
+          }
+          const std::int64_t id = d0 + t / plane * p.dilation[0], ih = h0 + t % plane / p.kernel[2] * p.dilation[1];
+          const std::int64_t iw = w0 + t % p.kernel[2] * p.dilation[2];
+          y[o + c] = x[(((n * p.in[0] + id) * p.in[1] + ih) * p.in[2] + iw) * p.channels + c];
         }
-        const std::int64_t id = d0 + t / plane * p.dilation[0], ih = h0 + t % plane / p.kernel[2] * p.dilation[1];
-        const std::int64_t iw = w0 + t % p.kernel[2] * p.dilation[2];
-        y[o + c] = x[(((n * p.in[0] + id) * p.in[1] + ih) * p.in[2] + iw) * p.channels + c];
       }
     }
-  }
+  });
 }
 
 template void max_pool_forward(const PoolProblem&, const float*, float*, std::int32_t*);

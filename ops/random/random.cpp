@@ -8,6 +8,7 @@
 
 #include "framework/engine/tape.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/kernel/parts.h"
 #include "ops/reduce/reduce.h"
 
 namespace mpigrad {
@@ -31,15 +32,16 @@ Tensor generate(const Shape& shape, DType dtype, const LayoutPtr& layout, const 
     using T = decltype(zero);
     T* y = result.mutable_data<T>();
     const std::int64_t length = local.rank() ? local.back() : 1, rows = length ? local.elements() / length : 0;
-#pragma omp parallel for if (rows * length > 4096) schedule(static)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      std::int64_t rest = r, at = local.rank() ? box.begin[local.rank() - 1] : 0;
-      for (int d = local.rank() - 2; d >= 0; --d) {
-        at += (box.begin[d] + rest % local[d]) * strides[static_cast<std::size_t>(d)];
-        rest /= local[d];
+    cpu::for_parts(rows, rows * length > 4096, [&](std::int64_t low, std::int64_t high) {
+      for (std::int64_t r = low; r < high; ++r) {
+        std::int64_t rest = r, at = local.rank() ? box.begin[local.rank() - 1] : 0;
+        for (int d = local.rank() - 2; d >= 0; --d) {
+          at += (box.begin[d] + rest % local[d]) * strides[static_cast<std::size_t>(d)];
+          rest /= local[d];
+        }
+        for (std::int64_t i = 0; i < length; ++i) y[r * length + i] = static_cast<T>(value(static_cast<std::uint64_t>(at + i)));
       }
-      for (std::int64_t i = 0; i < length; ++i) y[r * length + i] = static_cast<T>(value(static_cast<std::uint64_t>(at + i)));
-    }
+    });
   });
   return layout ? result.with_layout(layout) : result;
 }

@@ -7,6 +7,7 @@
 #include "framework/base/target_clones.h"
 #include "framework/tensor/visit_width.h"
 #include "ops/elementwise/broadcast.h"
+#include "ops/kernel/parts.h"
 
 namespace mpigrad::ops {
 namespace {
@@ -103,14 +104,15 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
       y[0] = static_cast<T>(total);
       return;
     }
-#pragma omp parallel for if (outputs * count >= parallel_sums_from) schedule(static)
-    for (std::int64_t o = 0; o < outputs; ++o) {
-      const T* base = x + offset(o, plan.kept_extents, plan.kept_strides);
-      Accumulator total = start;
-      for (std::int64_t r = 0; r < rows; ++r)
-        total = fold(total, row_sum(base + offset(r * length, plan.reduced_extents, plan.reduced_strides), length));
-      y[o] = static_cast<T>(total);
-    }
+    cpu::for_parts(outputs, outputs * count >= parallel_sums_from, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t o = begin; o < end; ++o) {
+        const T* base = x + offset(o, plan.kept_extents, plan.kept_strides);
+        Accumulator total = start;
+        for (std::int64_t r = 0; r < rows; ++r)
+          total = fold(total, row_sum(base + offset(r * length, plan.reduced_extents, plan.reduced_strides), length));
+        y[o] = static_cast<T>(total);
+      }
+    });
     return;
   }
   // The kept dimension is contiguous (sums over all but the channels): whole rows are folded into a row of accumulators.
@@ -123,16 +125,17 @@ void reduce(const T* x, T* y, const Plan& plan, Accumulator start, const Fold& f
   for (std::int64_t b = 0; b < blocks; ++b) {
     const T* base = x + offset(b * width, plan.kept_extents, plan.kept_strides);
     std::fill(partial.begin(), partial.end(), start);
-#pragma omp parallel for if (count * width >= parallel_sums_from) schedule(static)
-    for (std::int64_t c = 0; c < chunks; ++c) {
-      Accumulator* totals = partial.data() + c * width;
-      const std::int64_t end = std::min(count, (c + 1) * chunk);
-      for (std::int64_t r = c * chunk; r < end;) {
-        const std::int64_t rows = std::min(end - r, run - r % run);
-        fold_rows(rows, width, step, base + offset(r, plan.reduced_extents, plan.reduced_strides), totals, fold);
-        r += rows;
+    cpu::for_parts(chunks, count * width >= parallel_sums_from, [&](std::int64_t low, std::int64_t high) {
+      for (std::int64_t c = low; c < high; ++c) {
+        Accumulator* totals = partial.data() + c * width;
+        const std::int64_t end = std::min(count, (c + 1) * chunk);
+        for (std::int64_t r = c * chunk; r < end;) {
+          const std::int64_t rows = std::min(end - r, run - r % run);
+          fold_rows(rows, width, step, base + offset(r, plan.reduced_extents, plan.reduced_strides), totals, fold);
+          r += rows;
+        }
       }
-    }
+    });
     for (std::int64_t i = 0; i < width; ++i) {
       Accumulator total = start;
       for (std::int64_t c = 0; c < chunks; ++c) total = fold(total, partial[static_cast<std::size_t>(c * width + i)]);

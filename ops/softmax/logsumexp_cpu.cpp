@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "framework/base/target_clones.h"
+#include "ops/kernel/parts.h"
 
 namespace mpigrad::ops {
 namespace {
@@ -90,14 +91,15 @@ constexpr std::int64_t parallel_terms_from = 1 << 14, terms = 1024;  // up to so
 // y = log sum exp of each row: x [rows, n]
 template <class T>
 void along_rows(std::int64_t rows, std::int64_t n, const T* x, T* y) {
-#pragma omp parallel for if (rows * n >= parallel_terms_from) schedule(static)
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T* row = x + r * n;
-    const T shift = bounded(largest(n, row));
-    double sum = 0;
-    for (std::int64_t i = 0; i < n; i += terms) sum += static_cast<double>(exp_sum(std::min(terms, n - i), row + i, shift));
-    y[r] = static_cast<T>(std::log(sum) + static_cast<double>(shift));
-  }
+  cpu::for_parts(rows, rows * n >= parallel_terms_from, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* row = x + r * n;
+      const T shift = bounded(largest(n, row));
+      double sum = 0;
+      for (std::int64_t i = 0; i < n; i += terms) sum += static_cast<double>(exp_sum(std::min(terms, n - i), row + i, shift));
+      y[r] = static_cast<T>(std::log(sum) + static_cast<double>(shift));
+    }
+  });
 }
 
 // y = log sum exp of each column: x [n, columns]
@@ -143,11 +145,12 @@ void ExpScaled::run(Cpu, Inputs in, Outputs out) const {
     const bool column = in[1].dim(0) == rows && in[1].dim(1) == 1;
     const T *x = in[0].data<T>(), *a = in[1].data<T>(), *b = in[2].data<T>();
     T* y = out[0].mutable_data<T>();
-#pragma omp parallel for if (rows * columns >= parallel_terms_from) schedule(static)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      if (column) scale_row(columns, x + r * columns, a[r], b[r], y + r * columns);
-      else scale_row(columns, x + r * columns, a, b, y + r * columns);
-    }
+    cpu::for_parts(rows, rows * columns >= parallel_terms_from, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        if (column) scale_row(columns, x + r * columns, a[r], b[r], y + r * columns);
+        else scale_row(columns, x + r * columns, a, b, y + r * columns);
+      }
+    });
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "framework/tensor/shape.h"
 #include "framework/tensor/strided.h"
+#include "ops/kernel/parts.h"
 
 namespace mpigrad::ops {
 
@@ -63,22 +64,23 @@ void move_elements(const Shape& extents, const T* from, const std::array<std::in
   const std::int64_t rows = length ? extents.elements() / length : 0;
   const std::int64_t from_step = walk.rank ? walk.strides[0][last] : 1, to_step = walk.rank ? walk.strides[1][last] : 1;
   const std::int64_t piece = 1 << 14, pieces = length / piece + 1;  // of long rows, so that all threads move some
-#pragma omp parallel for if (rows * length >= parallel_moves_from) schedule(static)
-  for (std::int64_t r = 0; r < rows * pieces; ++r) {
-    const std::int64_t first = r % pieces * piece, count = std::min(piece, length - first);
-    const T* a = from + first * from_step;
-    T* b = to + first * to_step;
-    auto row = r / pieces;
-    for (auto d = last; d-- > 0;) {
-      const auto at = row % walk.extents[d];
-      row /= walk.extents[d];
-      a += at * walk.strides[0][d];
-      b += at * walk.strides[1][d];
+  cpu::for_parts(rows * pieces, rows * length >= parallel_moves_from, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t first = r % pieces * piece, count = std::min(piece, length - first);
+      const T* a = from + first * from_step;
+      T* b = to + first * to_step;
+      auto row = r / pieces;
+      for (auto d = last; d-- > 0;) {
+        const auto at = row % walk.extents[d];
+        row /= walk.extents[d];
+        a += at * walk.strides[0][d];
+        b += at * walk.strides[1][d];
+      }
+      if (from_step == 1 && to_step == 1) std::memcpy(b, a, static_cast<std::size_t>(count) * sizeof(T));
+      else
+        for (std::int64_t i = 0; i < count; ++i) b[i * to_step] = a[i * from_step];
     }
-    if (from_step == 1 && to_step == 1) std::memcpy(b, a, static_cast<std::size_t>(count) * sizeof(T));
-    else
-      for (std::int64_t i = 0; i < count; ++i) b[i * to_step] = a[i * from_step];
-  }
+  });
 }
 
 }  // namespace mpigrad::ops

@@ -5,6 +5,7 @@
 
 #include "framework/tensor/strided.h"
 #include "framework/tensor/visit_width.h"
+#include "ops/kernel/parts.h"
 #include "ops/views/resample.h"
 #include "ops/views/strided_boxes.h"
 
@@ -47,8 +48,9 @@ void SlicePut::run(Cpu, Inputs in, Outputs out) const {
     T* y = pointer<T>(out[0]);
     const auto fill = static_cast<T>(value);
     const std::int64_t n = out[0].elements();
-#pragma omp parallel for if (n >= parallel_moves_from) schedule(static)
-    for (std::int64_t i = 0; i < n; ++i) y[i] = fill;
+    cpu::for_parts(n, n >= parallel_moves_from, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) y[i] = fill;
+    });
     if (in[0].elements() == 0) return;
     const auto box = box_of(shape, begin, step);
     move_elements(in[0].shape(), pointer<const T>(in[0]), in[0].shape().strides(), y + box.offset, box.strides);
@@ -70,12 +72,15 @@ void Concatenate::run(Cpu, Inputs in, Outputs out) const {
         using T = decltype(zero);
         const auto* a = reinterpret_cast<const T*>(from);
         auto* b = reinterpret_cast<T*>(to);
-#pragma omp parallel for if (rows * bytes >= parallel_moves_from) schedule(static)
-        for (std::int64_t r = 0; r < rows; ++r) b[r * (row_bytes / item)] = a[r];
+        cpu::for_parts(rows, rows * bytes >= parallel_moves_from, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t r = begin; r < end; ++r) b[r * (row_bytes / item)] = a[r];
+        });
       });
     } else {
-#pragma omp parallel for if (rows * bytes >= parallel_moves_from) schedule(static)
-      for (std::int64_t r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes, from + r * bytes, static_cast<std::size_t>(bytes));
+      cpu::for_parts(rows, rows * bytes >= parallel_moves_from, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r)
+          std::memcpy(to + r * row_bytes, from + r * bytes, static_cast<std::size_t>(bytes));
+      });
     }
     at += bytes;
   }
@@ -144,17 +149,18 @@ void MapLines::run(Cpu, Inputs in, Outputs out) const {
     const auto* weight = matrix().weight.data<double>();
     const T* x = in[0].data<T>();
     T* y = out[0].mutable_data<T>();
-#pragma omp parallel for schedule(static) if (outer * rows * inner > (1 << 15))
-    for (std::int64_t line = 0; line < outer * rows; ++line) {
-      const std::int64_t o = line / rows, row = line - o * rows;
-      T* to = y + line * inner;
-      std::fill_n(to, inner, T(0));
-      for (auto k = first[row]; k < first[row + 1]; ++k) {
-        const auto factor = static_cast<T>(weight[k]);
-        const T* from = x + (o * n + index[k]) * inner;
-        for (std::int64_t i = 0; i < inner; ++i) to[i] += factor * from[i];
+    cpu::for_parts(outer * rows, outer * rows * inner > (1 << 15), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t line = begin; line < end; ++line) {
+        const std::int64_t o = line / rows, row = line - o * rows;
+        T* to = y + line * inner;
+        std::fill_n(to, inner, T(0));
+        for (auto k = first[row]; k < first[row + 1]; ++k) {
+          const auto factor = static_cast<T>(weight[k]);
+          const T* from = x + (o * n + index[k]) * inner;
+          for (std::int64_t i = 0; i < inner; ++i) to[i] += factor * from[i];
+        }
       }
-    }
+    });
   });
 }
 

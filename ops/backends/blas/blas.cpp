@@ -88,6 +88,7 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
       for (std::int64_t i = 0; i < m; ++i) std::fill_n(c + i * ldc, n, 0.0);
     return;
   }
+  if (m * n * k < tiny_product) return plain_gemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
   const double beta = accumulate ? 1.0 : 0.0;
   if (m == 1)  // c = op(b)^T a
     cblas_dgemv(CblasRowMajor, op(!transpose_b), checked(transpose_b ? n : k), checked(transpose_b ? k : n), 1.0, b, checked(ldb),

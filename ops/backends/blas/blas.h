@@ -31,7 +31,10 @@ constexpr std::string_view better_blas_kernels(std::string_view chosen, bool avx
 // be in OpenBLAS. This library calls it once, when it is loaded, unless OPENBLAS_CORETYPE is set.
 bool use_blas_kernels(const std::string& name);
 
-// The same product as plain loops, for builds without one of the libraries.
+// Products of fewer multiplications are plain loops: the libraries need a microsecond before they compute.
+inline constexpr std::int64_t tiny_product = 1 << 11;
+
+// The same product as plain loops, for tiny ones and for builds without one of the libraries.
 template <class T>
 void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
                 const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc);
