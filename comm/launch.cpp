@@ -33,6 +33,8 @@
 namespace mpigrad {
 namespace {
 
+using Body = std::function<int(std::shared_ptr<Transport>)>;
+
 constexpr const char* unknown_exception = "an exception that is not a std::exception";
 
 void set_transport(LaunchOptions& options, std::string_view source, std::string_view value) {
@@ -84,13 +86,23 @@ int output_code(int rank, int size) {
   return 1;
 }
 
-// The watchdog that MPIGRAD_CHECKS requests, the one of jobs over several hosts, or that of ranks that have ended (threads detect
-// this without a watchdog); null if none is needed. Collective.
-std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
+// The watchdog that MPIGRAD_CHECKS requests, the one of the program's own limit, the one of jobs over several hosts, or that of
+// ranks that have ended (threads detect this without a watchdog); null if none is needed. Collective.
+std::unique_ptr<Watchdog> make_watchdog(Transport& world, double limit_of_program) {
   constexpr double default_limit = 600, limit_of_ends = 10;  // see comm/transport/watch/watchdog.h
   const auto checks = checks_of_environment();
   auto patience = Patience::none;
   double seconds = checks.watchdog;
+  if (limit_of_program > 0 && seconds <= 0 && checks.stall <= 0 && !checks.no_watchdog) {
+    if (!world.any_thread()) {
+      if (world.rank() == 0 && world.size() > 1)
+        fmt::print(stderr,
+                   "[watchdog] this MPI library does not provide MPI_THREAD_MULTIPLE: nothing ends this job if it hangs "
+                   "(MPIGRAD_CHECKS=watchdog=off silences this warning)\n");
+      return nullptr;
+    }
+    seconds = limit_of_program;
+  }
   if (seconds <= 0 && !checks.no_watchdog) {
     const bool several_hosts = world.node_size() < world.size();
     patience = Patience::training;
@@ -114,19 +126,18 @@ std::unique_ptr<Watchdog> make_watchdog(Transport& world) {
 }
 
 // Runs body on the requested device, with a watchdog.
-int run_watched(const std::shared_ptr<Transport>& world, const LaunchOptions& options,
-                const std::function<int(std::shared_ptr<Transport>)>& body) {
+int run_watched(const std::shared_ptr<Transport>& world, const LaunchOptions& options, const Body& body, double limit) {
   set_threads_of_rank(*world);
   const bool gpu = options.device == "cuda";
   if (gpu) cuda::select(gpu_of_rank(*world, cuda::devices()));
   const UseDevice device(gpu ? DeviceKind::cuda : DeviceKind::cpu);
-  const auto watchdog = make_watchdog(*world);
+  const auto watchdog = make_watchdog(*world, limit);
   const int code = body(world);
   if (watchdog) watchdog->finish(code);
   return code;
 }
 
-int launch_threads(const LaunchOptions& options, const std::function<int(std::shared_ptr<Transport>)>& body) {
+int launch_threads(const LaunchOptions& options, const Body& body, double limit) {
   const int ranks = options.ranks;
   std::mutex mutex;
   bool printed = false;
@@ -140,7 +151,7 @@ int launch_threads(const LaunchOptions& options, const std::function<int(std::sh
     run_threads(ranks, [&](std::shared_ptr<Transport> world) {
       const int rank = world->rank();
       try {
-        codes[static_cast<std::size_t>(rank)] = run_watched(world, options, body);
+        codes[static_cast<std::size_t>(rank)] = run_watched(world, options, body, limit);
       } catch (const std::exception& error) {
         print_first(rank, &error);
         throw;
@@ -173,23 +184,23 @@ bool any_refuses(Transport& world, const std::string& mine) {
 
 // True if MPI does not know the launcher. Each process is then a world by itself: the launcher's first process prints the error,
 // and the others wait a second, because a launcher may end all processes when one has ended.
-bool refuses_copies(const Launcher& launcher, const Transport& world) {
-  const auto problem = copies_problem(launcher, world.size());
+bool refuses_copies(const Launcher& launcher, int ranks) {
+  const auto problem = copies_problem(launcher, ranks);
   if (problem.empty() || singletons_allowed()) return false;
   if (launcher.rank == 0) print_error(0, 1, problem);
   else std::this_thread::sleep_for(std::chrono::seconds(1));
   return true;
 }
 
-int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, char** argv,
-               const std::function<int(std::shared_ptr<Transport>)>& body) {
+int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, char** argv, const Body& body, double limit) {
   const int expected = options.ranks;
   const auto launcher = launcher_of_environment();  // before MPI starts: Open MPI adds variables that tell of one process
   std::shared_ptr<Transport> world;
   try {
+    if (lacks_pmix(launcher, mpi_library_version()) && refuses_copies(launcher, 1)) return 2;
     hdf5::open_library();  // before MPI: see io_thread.h
     world = mpi_world(&argc, &argv);
-    if (refuses_copies(launcher, *world)) return 2;
+    if (refuses_copies(launcher, world->size())) return 2;
     if (problem.empty() && expected != 0 && expected != world->size())
       problem =
           fmt::format("[launch] --ranks {0} was asked for, but mpiexec started {1}: use mpiexec -n {0}", expected, world->size());
@@ -212,7 +223,7 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
     return 1;
   };
   try {
-    const int code = run_watched(world, options, body);
+    const int code = run_watched(world, options, body, limit);
     return code != 0 ? code : output_code(rank, size);
   } catch (const std::exception& error) {
     return end(problem_of(error) + place_of(error));
@@ -287,7 +298,7 @@ int gpu_of_rank(const Transport& transport, int gpus) {
   return transport.node_rank() % gpus;
 }
 
-int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body) {
+int launch(int& argc, char** argv, const Body& body, double watchdog) {
   keep_standard_streams(), name_memory_errors();
   LaunchOptions options;
   std::string problem;
@@ -308,8 +319,8 @@ int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Trans
     if (!mpi_available() || launcher_of_environment().processes <= 1) return print_launch_error(error.what());
     problem = error.what();
   }
-  if (problem.empty() && options.transport == "threads") return launch_threads(options, body);
-  return launch_mpi(options, problem, argc, argv, body);
+  if (problem.empty() && options.transport == "threads") return launch_threads(options, body, watchdog);
+  return launch_mpi(options, problem, argc, argv, body, watchdog);
 }
 
 }  // namespace mpigrad

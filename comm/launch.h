@@ -44,6 +44,9 @@ bool first_of_launch();
 // options or MPIGRAD_* variables that differ between processes and must not (comm/transport/environment.h); a launcher that MPI
 // does not know, so that each of its processes would be a separate run (comm/transport/launcher.h), unless
 // MPIGRAD_ALLOW_SINGLETONS is 1.
-int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body);
+//
+// `watchdog`: seconds of a watchdog (comm/checks.md) for a user whose MPIGRAD_CHECKS names none; 0: none. With an MPI library
+// without MPI_THREAD_MULTIPLE nothing watches then, and one line says so.
+int launch(int& argc, char** argv, const std::function<int(std::shared_ptr<Transport>)>& body, double watchdog = 0);
 
 }  // namespace mpigrad

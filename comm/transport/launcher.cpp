@@ -70,6 +70,11 @@ std::string_view slurm_mpi_type(std::string_view library_version) {
   return has("MPICH Version") || has("MVAPICH") || has("Intel(R) MPI") ? "pmi2" : "";
 }
 
+bool lacks_pmix(const Launcher& launcher, std::string_view library_version) {
+  const auto has = [&](std::string_view word) { return library_version.find(word) != std::string_view::npos; };
+  return (launcher.name == by_pmix || launcher.name == by_mpirun) && has("MPICH Version") && !has("pmix");
+}
+
 std::string copies_problem(const Launcher& launcher, int ranks) {
   if (ranks > 1 || launcher.processes <= 1) return {};
   const auto n = launcher.processes;

@@ -27,6 +27,10 @@ bool singletons_allowed();
 // size of MPI's world. All of them would do the same work and write the same files. One line, with the command that starts ranks.
 std::string copies_problem(const Launcher& launcher, int ranks);
 
+// True if this launcher speaks PMIx and an MPI library with this text about itself does not: MPICH 4 finds one rank in each
+// process, and MPICH 5 ends the process in MPI_Init, with an error that names no launcher.
+bool lacks_pmix(const Launcher& launcher, std::string_view library_version);
+
 // The MPI library's own text about itself, MPI_Get_library_version(); empty without MPI. MPI need not be initialised. Defined in
 // comm/transport/mpi, or in its absent.cpp.
 std::string mpi_library_version();

@@ -173,9 +173,9 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
 int main(int argc, char** argv) {
   // On the GPU, if there is one and no other device was asked for.
   if (mpigrad::cuda::available()) setenv("MPIGRAD_DEVICE", "cuda", 0);
-  // A hang ends with the names of the call and of the missing ranks.
-  setenv("MPIGRAD_CHECKS", "watchdog=60", 0);
-  return mpigrad::launch(argc, argv, [&](const std::shared_ptr<mpigrad::Transport>& transport) {
-    return mpigrad::selftest::run(transport, argc, argv);
-  });
+  constexpr double watchdog = 60;  // a hang ends with the names of the call and of the missing ranks
+  return mpigrad::launch(
+      argc, argv,
+      [&](const std::shared_ptr<mpigrad::Transport>& transport) { return mpigrad::selftest::run(transport, argc, argv); },
+      watchdog);
 }

@@ -47,6 +47,18 @@ TEST_CASE("process: a launcher whose processes are worlds of their own is named,
   CHECK(copies_problem({"mpiexec", 4, 0}, 1) != copies_problem({"srun", 4, 0}, 1));  // suggests another launcher
 }
 
+TEST_CASE("process: MPICH without PMIx does not find the ranks of launchers that speak it") {
+  constexpr std::string_view mpich = "MPICH Version:      5.0.2\nMPICH configure:    --with-device=ch4:ucx,ofi --with-pm=hydra";
+  CHECK(lacks_pmix({"srun --mpi=pmix", 2, 0}, mpich));
+  CHECK(lacks_pmix({"mpirun of Open MPI", 2, 0}, mpich));
+  CHECK_FALSE(lacks_pmix({"srun", 2, 0}, mpich));
+  CHECK_FALSE(lacks_pmix({"mpiexec", 2, 0}, mpich));
+  CHECK_FALSE(lacks_pmix({"srun --mpi=pmix", 2, 0}, "MPICH Version:      4.2.0\nMPICH configure:   --with-pmix=/usr"));
+  CHECK_FALSE(lacks_pmix({"srun --mpi=pmix", 2, 0}, "MPICH Version:      5.0.2\nMPICH configure:   --with-pmi=pmix"));
+  CHECK_FALSE(lacks_pmix({"srun --mpi=pmix", 2, 0}, "MPI VERSION    : CRAY MPICH version 8.1.28.16 (ANL base 3.4a2)"));
+  CHECK_FALSE(lacks_pmix({"mpirun of Open MPI", 2, 0}, "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4"));
+}
+
 TEST_CASE("process: the variables of launchers tell their name, their processes and the rank") {
   using Variables = std::map<std::string, std::string>;
   const auto told = [](const Variables& set) {
