@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/transport/combine.h"
+#include "comm/transport/launcher.h"
 
 namespace mpigrad::mpi {
 namespace {
@@ -72,7 +73,18 @@ MPI_Op half_op(CombineOp op) {
   fail("[mpi] unknown reduction {}", static_cast<int>(op));
 }
 
+void only_returns(MPI_Comm*, int*, ...) {}
+
 }  // namespace
+
+MPI_Errhandler errors_return() {
+  static const MPI_Errhandler handler = [] {
+    MPI_Errhandler made = MPI_ERRORS_RETURN;
+    if (mpi_library() == "Intel MPI") check(MPI_Comm_create_errhandler(only_returns, &made), "mpi");
+    return made;
+  }();
+  return handler;
+}
 
 bool finalized() {
   int flag = 0;

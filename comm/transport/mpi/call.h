@@ -24,6 +24,10 @@ namespace mpigrad::mpi {
 // Throws an Error with MPI's own text unless code is MPI_SUCCESS.
 void check(int code, std::string_view call);
 
+// MPI_ERRORS_RETURN. By the standard ABI Intel MPI 2021.19 takes that for MPI_ERRORS_ARE_FATAL, but a function that only returns
+// does the same in every Intel MPI. (MPICH 5.0.2 by the standard ABI returns MPI_SUCCESS after such a function.)
+MPI_Errhandler errors_return();
+
 // True after MPI_Finalize, when no MPI function may be called any more.
 bool finalized();
 

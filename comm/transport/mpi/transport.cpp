@@ -43,7 +43,7 @@ class MpiTransport final : public BasicTransport {
   // Takes over `communicator`.
   MpiTransport(MPI_Comm communicator, Home home)
       : BasicTransport(place(communicator, *home.nodes)), communicator_(communicator), home_(std::move(home)) {
-    check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "communicator");
+    check(MPI_Comm_set_errhandler(communicator_, errors_return()), "communicator");
     void* bound = nullptr;
     int found = 0;
     check(MPI_Comm_get_attr(communicator_, MPI_TAG_UB, &bound, &found), "communicator");
@@ -358,7 +358,7 @@ std::shared_ptr<Transport> mpi_transport(MPI_Comm communicator) {
   require(communicator != MPI_COMM_NULL, "[mpi_transport] the communicator is MPI_COMM_NULL");
   MPI_Comm own = MPI_COMM_NULL;
   mpi::check(MPI_Comm_dup(communicator, &own), "mpi_transport");
-  MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(own, mpi::errors_return());
   auto made = std::make_shared<mpi::MpiTransport>(own, mpi::home_of(own));
   require_same_environment(*made);  // before the transport is wrapped as the environment requests
   if (const auto asked = mpi::waits_asked_for(); !asked.empty() && asked != "yielding" && asked != "blocking")

@@ -100,8 +100,8 @@ std::shared_ptr<Transport> mpi_world(int* argc, char*** argv) {
     if (known) sigaction(SIGUSR1, &before, nullptr);
     // Errors of waiting call the handlers of these two communicators, not that of ours. If the program initialises MPI itself,
     // its own handlers stay.
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, mpi::errors_return());
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, mpi::errors_return());
     mpi::check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi::farewell), "mpi_world");
     MPI_Comm node = MPI_COMM_NULL;
     mpi::check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "mpi_world");
