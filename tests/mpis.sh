@@ -109,7 +109,7 @@ try() {
   (PYTHONUNBUFFERED=1 meson test -C "$folder" --no-rebuild --num-processes 1 --suite mpi) >"$work/out" 2>&1 </dev/null
   [ -s "$folder/meson-logs/testlog.json" ] || { why="no test ran: $(tail -n 1 "$work/out")"; return 1; }
   python3 "$root/tests/summary.py" "$folder" >"$folder/summary.txt"
-  grep -v ' passed, ' "$folder/summary.txt"
+  grep -av ' passed, ' "$folder/summary.txt"
   tail -n 1 "$folder/summary.txt" | tr -d ',' >"$work/counts"
   read -r suite_passed _ suite_failed _ suite_skipped _ <"$work/counts"
   passed=$((passed + suite_passed)) failed=$((failed + suite_failed)) skipped=$((skipped + suite_skipped))

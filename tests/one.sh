@@ -34,7 +34,7 @@ case $kind in
   program)
     run_limited "$limit" $emulated "$@"
     cat "$output"
-    line=$(tail -n 1 "$output" | grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$')
+    line=$(tail -n 1 "$output" | grep -aE '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$')
     if [ -z "$line" ]; then
       printf 'failed: %s: ended with status %s before its summary\n0 passed, 1 failed, 0 skipped\n' "$name" "$status"
       exit 1

@@ -46,6 +46,13 @@ judge 'exit_mpi, a way of waiting that there is not' told 2 1 "MPIGRAD_MPI_WAITS
 with_setting MPIGRAD_DEVICE=none
 judge 'exit_mpi, a device that one rank refuses' told 2 1 '^\[rank 1 of 2\] \[launch\] MPIGRAD_DEVICE is cpu or cuda'
 
+# Without the server that PMIx's variables name, Open MPI 5.0.11 ends any program by a segmentation fault in PMIx_Finalize.
+open_mpi_5=$("$program" version 2>/dev/null | grep 'Open MPI v5')
+no_server() { [ -n "$open_mpi_5" ] && [ "$status" -eq 139 ]; }
+judge_pmix() {
+  if no_server; then skip 'Open MPI 5 does not end without the server of PMIx'; else judge "$@"; fi
+}
+
 # ---- launchers unknown to MPI: every process is a world of its own. The variables are those of Slurm 22.05 and Open MPI 4.1.
 slurm='SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2'
 started() { # started VARIABLES ARGUMENTS: starts one of the processes
@@ -55,7 +62,7 @@ started() { # started VARIABLES ARGUMENTS: starts one of the processes
 for launcher in "srun:$slurm SLURM_PROCID" "srun --mpi=pmix:$slurm PMIX_NAMESPACE=slurm.pmix.5.0 SLURM_PROCID=1 PMIX_RANK" \
   'mpirun of Open MPI:OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=0 PMIX_NAMESPACE=71 OMPI_COMM_WORLD_RANK'; do
   started "${launcher#*:}=0" ''
-  judge "exit_mpi, ${launcher%%:*}" told 2 1 "^\[launch\] ${launcher%%:*} started 2 processes, but .* finds 1 rank in each.* -n 2"
+  judge_pmix "exit_mpi, ${launcher%%:*}" told 2 1 "^\[launch\] ${launcher%%:*} started 2 processes, but .* finds 1 rank in each.* -n 2"
 done
 started "$slurm SLURM_PROCID=0" '--transport threads --ranks 2'
 judge 'exit_mpi, srun and ranks that are threads' told 2 1 '^\[launch\] srun started 2 processes'
@@ -72,7 +79,9 @@ judge 'exit_mpi, the second process of srun: the first has said it' told 2 0 .
 for variables in "$slurm SLURM_STEP_NUM_TASKS=1" 'SLURM_JOB_ID=5 SLURM_NTASKS=2 SLURM_PROCID=0' "$slurm SLURM_PROCID=0 SLURM_TASK_PID=1 SLURM_PTY_PORT=9" \
   'OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0' "$slurm SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 PMIX_NAMESPACE=slurm.pmix.5.0 PMIX_RANK=0"; do
   started "$variables" ''
-  judge "exit_mpi, $variables" told 0 0 .
+  if grep -q 'unsupported PMI version PMIx' "$work/err"; then skip 'MPICH 5 without PMIx refuses a single process of PMIx, too'
+  else judge_pmix "exit_mpi, $variables" told 0 0 .
+  fi
 done
 # shellcheck disable=SC2086  # several variables, and MPIEXEC may hold options
 run env $slurm SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1 $MPIEXEC -n 2 "$program" late
@@ -86,7 +95,9 @@ for library in libmpi.so.40 libmpich.so.12; do
 done
 if [ -n "$second" ]; then
   run env LD_PRELOAD="$second" "$program" late
-  judge 'exit_mpi, two MPI libraries' told 2 1 '^\[mpi\] this program has two MPI libraries, .*, but libmpigrad was built with'
+  if grep -q 'symbol lookup error' "$work/err"; then skip 'the loader itself refuses two MPI libraries, whose UCX differ'
+  else judge 'exit_mpi, two MPI libraries' told 2 1 '^\[mpi\] this program has two MPI libraries, .*, but libmpigrad was built with'
+  fi
 else
   skip 'exit_mpi: no second MPI library is installed'
 fi

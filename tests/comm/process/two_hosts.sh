@@ -7,7 +7,7 @@
 # (124: the limit; 77: no namespaces are available, standard error says why). The environment of COMMAND contains
 #
 #   MPIEXEC   a launcher: `$MPIEXEC -n P PROGRAM` starts ranks on the two hosts in turn, connected only by TCP
-#   HYDRA     the launcher without chosen hosts: `$HYDRA -hosts A,B -n P PROGRAM`
+#   HYDRA     the launcher without chosen hosts: `$HYDRA -n P -hosts A,B PROGRAM`; it is Open MPI's if MPIEXEC was
 #   HOSTS     their addresses, separated by a comma
 #   DISK      a folder with different contents on each host: $DISK-a and $DISK-b
 #   LINK      `$LINK cut`, `$LINK mend`, `$LINK delay MS [PERCENT]` (of packets lost),
@@ -19,7 +19,7 @@
 #   sh tests/comm/process/two_hosts.sh --delay 20 sh -c '$MPIEXEC -n 4 build/tests/mpi_transport'
 #
 # The launcher runs on the first host, as on a cluster, so a cut link affects it, too. No traffic leaves the two namespaces.
-# Needs root, iproute2 (installed by apt-get if possible), MPICH's launcher, and for a delay a kernel with netem.
+# Needs root, iproute2 (installed by apt-get if possible), the launcher of MPICH or Open MPI, and for a delay a kernel with netem.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
@@ -41,7 +41,7 @@ on_host() {
 
 # ---- calls of this script by the launcher and by COMMAND
 
-# Hydra calls this instead of ssh: options, the host's address, then the command as words that a shell must split.
+# Launchers call this instead of ssh: options, the host's address, then the command as words that a shell must split.
 if [ "${1:-}" = remote-shell ]; then
   shift
   while [ $# -gt 0 ]; do
@@ -52,8 +52,9 @@ if [ "${1:-}" = remote-shell ]; then
     shift
   done
   shift
-  # In a new session, as on another host: launchers signal groups of processes.
-  exec setsid ip netns exec "$TWO_HOSTS-$host" sh -c "mount --bind '$DISK-$host' '$DISK' && $*"
+  # In a new session and with a name of its own, as on another host: launchers signal groups of processes, and Open MPI takes
+  # ranks for neighbours if the names of their hosts are equal.
+  exec setsid --wait ip netns exec "$TWO_HOSTS-$host" unshare --uts sh -c "hostname host-$host && mount --bind '$DISK-$host' '$DISK' && $*"
 fi
 
 if [ "${1:-}" = link ]; then
@@ -97,11 +98,15 @@ done
 # shellcheck disable=SC2034  # it is what install_from_distribution installs
 have ip || (packages=iproute2 && install_from_distribution) >&2
 have ip || unable 'iproute2 is not installed'
-launcher=
-for name in ${MPIEXEC:-mpiexec.mpich mpiexec.hydra mpiexec}; do
-  if have "$name" && "$name" -info 2>/dev/null | grep -q 'HYDRA'; then launcher=$name && break; fi
+launcher='' open_mpi=
+for name in ${MPIEXEC:-mpiexec.mpich mpiexec.hydra mpiexec mpirun.openmpi}; do
+  have "$name" || continue
+  if "$name" --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE'; then open_mpi=yes
+  elif ! "$name" -info 2>/dev/null | grep -q 'HYDRA'; then continue
+  fi
+  launcher=$name && break
 done
-[ -n "$launcher" ] || unable "MPICH's launcher is needed${MPIEXEC:+, which $MPIEXEC is not}"
+[ -n "$launcher" ] || unable "the launcher of MPICH or Open MPI is needed${MPIEXEC:+, which $MPIEXEC is not}"
 
 # Removes the remains of earlier runs that were killed.
 for name in $(ip netns list 2>/dev/null | sed -n 's/^\(mpigrad-[0-9]*\)-[ab].*/\1/p' | sort -u); do
@@ -150,11 +155,22 @@ done
 
 tools=$(mktemp -d) || die "no temporary folder"
 printf '#!/bin/sh\nexec sh "%s" remote-shell "$@"\n' "$self" >"$tools/remote-shell"
-# One rank on each host in turn; the ranks of the other host get the first host's address as the launcher's.
-printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s -hosts %s,%s "$@"\n' "$launcher" \
-  "$tools/remote-shell" "$first" "$first" "$second" >"$tools/mpiexec"
 printf '#!/bin/sh\nexec sh "%s" link "$@"\n' "$self" >"$tools/link"
-printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s "$@"\n' "$launcher" "$tools/remote-shell" "$first" >"$tools/hydra"
+# One rank on each host in turn; the ranks of the other host get the first host's address as the launcher's.
+if [ -n "$open_mpi" ]; then
+  printf '#!/bin/sh\nexec %s --map-by node --host %s:64,%s:64 "$@"\n' "$launcher" "$first" "$second" >"$tools/mpiexec"
+  # shellcheck disable=SC2016  # of the script that is written
+  printf '#!/bin/sh\nhosts=$(printf "%%s:64" "$4" | sed s/,/:64,/g) ranks=$2\nshift 4\nexec %s --map-by node --host "$hosts" -n "$ranks" "$@"\n' \
+    "$launcher" >"$tools/hydra"
+  for settings in OMPI_MCA_plm_rsh_agent:OMPI_MCA_oob_tcp_if_include PRTE_MCA_plm_ssh_agent:PRTE_MCA_prte_if_include; do
+    export "${settings%:*}=$tools/remote-shell" "${settings#*:}=$wire"
+  done
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self "OMPI_MCA_btl_tcp_if_include=$wire"
+else
+  printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s -hosts %s,%s "$@"\n' "$launcher" \
+    "$tools/remote-shell" "$first" "$first" "$second" >"$tools/mpiexec"
+  printf '#!/bin/sh\nexec %s -launcher ssh -launcher-exec "%s" -localhost %s "$@"\n' "$launcher" "$tools/remote-shell" "$first" >"$tools/hydra"
+fi
 chmod +x "$tools"/*
 MPIEXEC=$tools/mpiexec HYDRA=$tools/hydra HOSTS=$first,$second LINK=$tools/link
 UCX_TLS=tcp,self UCX_NET_DEVICES=$wire FI_PROVIDER=tcp

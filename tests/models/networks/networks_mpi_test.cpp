@@ -206,8 +206,8 @@ void check_pipelines(const Communicator& world) {
   }
   const auto found = static_cast<double>(memory_statistics(DeviceKind::cpu).peak_bytes - before);
   const auto predicted = static_cast<double>(expected.stages.at(static_cast<std::size_t>(pipeline->stage())).peak_bytes);
-  // Less where the other stage receives at once what this one sends.
-  require(found / predicted > 0.6 && found / predicted < 1.05, "[networks] stage {} has {} bytes of tensors, {} are predicted",
+  // Less where the other stage receives at once what this one sends, and more where up to two messages wait.
+  require(found / predicted > 0.6 && found / predicted < 1.15, "[networks] stage {} has {} bytes of tensors, {} are predicted",
           pipeline->stage(), found, predicted);
   if (world.rank() == 0)
     std::printf("ok: pipelines, %d ranks; memory %.3f of the prediction\n", world.size(), found / predicted), std::fflush(stdout);
