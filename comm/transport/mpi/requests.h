@@ -1,6 +1,7 @@
 #pragma once
 // MPI requests under way.
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ class Requests final : public PendingWork {
   // Kept until the end, because MPI reads them.
   std::vector<Layout> layouts;
   std::vector<std::byte> copy;
-  std::int64_t bytes = 0;  // number of bytes moved
+  std::array<std::byte, 16> spare{};  // one element of any type
+  std::int64_t bytes = 0;             // number of bytes moved
 
   void wait() override {
     if (finalized()) return;  // MPI has released all requests
