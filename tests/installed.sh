@@ -93,6 +93,26 @@ if [ -x "$build/examples/pack" ]; then  # with HDF5
   judge 'own_training on 1 rank' says '^sample [0-9]*: predicted [0-9.-]*, true [0-9.]*$'
 fi
 
+# ---- C and Fortran: no flags of C++
+if [ -f "$headers/comm/transport/mpi/mpi_comm.h" ] && pkg-config --exists mpich && have gcc; then
+  of_mpi=$(pkg-config --cflags --libs mpich)
+  cp "$root/examples/first/coupling/gradient.c" "$root"/examples/first/coupling/heat*.f90 .
+  # shellcheck disable=SC2046,SC2086
+  run gcc -std=c11 -pedantic -Wall -Werror -MD -MF depends gradient.c -o gradient $(of_package --cflags --libs mpigrad-c) $of_mpi
+  from_c_header() { succeeds && ! grep -F -e "$root/" depends >&2 && grep -q -F -e "$headers/c.h" depends; }
+  judge 'gradient.c is compiled by pkg-config from what is installed alone' from_c_header
+  ranks 2 ./gradient
+  judge 'gradient.c on 2 ranks' says '^rank 1: gradient 4 8 14$'
+  if [ -x "$build/examples/heat_fortran" ]; then
+    # shellcheck disable=SC2046,SC2086
+    run gfortran $(of_package --variable=fortran mpigrad-c) heat_code.f90 heat_adjoint.f90 heat.f90 -o heat \
+      $(of_package --libs mpigrad-c) -lmpichfort $of_mpi
+    judge 'the installed module and heat.f90 are compiled' succeeds
+    run ./heat
+    judge 'heat.f90 from what is installed' says '^energy *94\.610462$'
+  fi
+fi
+
 # ---- the second library, of trainers
 if [ -f "$headers/trainer.h" ]; then
   # shellcheck disable=SC2046

@@ -20,7 +20,8 @@ mpigrad_status failed(mpigrad_status status, const char* text) noexcept {
   return status;
 }
 
-// The status of the exception that is being handled.
+}  // namespace
+
 mpigrad_status status_of_exception(const char* function) noexcept {
   try {
     throw;
@@ -38,17 +39,6 @@ mpigrad_status status_of_exception(const char* function) noexcept {
     }
   } catch (...) {
     return failed(MPIGRAD_ERROR, "an exception of a type that this library does not know");
-  }
-}
-
-}  // namespace
-
-mpigrad_status run(const char* function, const std::function<void(const Call&)>& body) noexcept {
-  try {
-    body(Call(function));
-    return MPIGRAD_OK;
-  } catch (...) {
-    return status_of_exception(function);
   }
 }
 

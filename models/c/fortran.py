@@ -169,10 +169,14 @@ class Subroutine:
             assert value.type == 'int' or value.type in enums, value
             self.declare('integer, intent(out)', value)
 
+    def in_order(self):
+        """The required and the optional dummy arguments."""
+        return ([each for each in self.dummies if ', optional' not in each[1]], [each for each in self.dummies if ', optional' in each[1]])
+
     def text(self, name):
         row = self.row
-        required = [each for each in self.dummies if ', optional' not in each[1]]
-        order = required + [each for each in self.dummies if ', optional' in each[1]]
+        required, optional = self.in_order()
+        order = required + optional
         lines = [f'  subroutine {name}({", ".join([each for each, _ in order] + ["status"])})']
         lines += [f'    {text}' for _, text in order] + ['    integer, intent(out), optional :: status']
         lines += [f'    {text}' for text in self.locals] + [f'    {text}' for text in self.before]
@@ -188,6 +192,16 @@ class Subroutine:
         else:
             lines.append(f'    {call()}')
         return '\n'.join(lines) + '\n  end subroutine\n'
+
+
+def call_of(row, table):
+    """How a program calls the subroutine, with optional arguments in brackets; '' for functions that take arrays."""
+    if row.name in of_memory:
+        return ''
+    required, optional = Subroutine(row, table).in_order()
+    text = ', '.join(name for name, _ in required)
+    rest = ''.join(f', {name}' for name in [*(name for name, _ in optional), 'status'])
+    return f'call mpigrad_{row.name}({text}[{rest if text else rest[2:]}])'
 
 
 def has_variants(row):

@@ -5,7 +5,6 @@
 #include <mpigrad/mpigrad.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -86,8 +85,18 @@ class Call {
   const char* function_;
 };
 
-// Runs a function of the interface: no exception leaves it.
-mpigrad_status run(const char* function, const std::function<void(const Call&)>& body) noexcept;
+// Keeps the reason of the exception that is being handled, and returns its status.
+mpigrad_status status_of_exception(const char* function) noexcept;
+// Runs body(call) for a function of the interface: no exception leaves it.
+template <class Body>
+mpigrad_status run(const char* function, const Body& body) noexcept {
+  try {
+    body(Call(function));
+    return MPIGRAD_OK;
+  } catch (...) {
+    return status_of_exception(function);
+  }
+}
 // The number of calls of this thread that have failed, and the reason of the last of them.
 std::uint64_t failures();
 const std::string& last_reason();

@@ -3,6 +3,8 @@
 import pathlib
 import textwrap
 
+import fortran
+
 here = pathlib.Path(__file__).resolve().parent
 callbacks = ('function', 'step_function', 'adjoint_function', 'infer_function', 'release_function')
 plain = {'int': 'int', 'bool': 'int', 'int64': 'int64_t', 'double': 'double', 'string': 'const char*', 'address': 'void*',
@@ -112,5 +114,7 @@ def page(table):
         text += f'\n## {title}\n'
         for row in rows:
             lines = textwrap.wrap(prototype(row), 110, subsequent_indent='    ', break_long_words=False)
-            text += f'\n### {row.name}\n\n```c\n' + '\n'.join(lines) + f'\n```\n\n{row.text}\n'
+            call = fortran.call_of(row, table)
+            in_fortran = f'\n\nFortran: `{call}`' if call else '\n\nFortran: see the subroutines for arrays.'
+            text += f'\n### {row.name}\n\n```c\n' + '\n'.join(lines) + f'\n```\n\n{row.text}{in_fortran}\n'
     return text

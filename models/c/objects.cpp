@@ -93,10 +93,13 @@ Tensor Halo::exchange(const Tensor& x) const {
 // ---- memory
 
 Tensor over(void* memory, DType type, const Shape& shape, mpigrad_release_function release, void* user) {
-  std::shared_ptr<const void> keep;
-  // From here on the memory is the library's to release, whatever Tensor::over() does.
-  if (release) keep = std::shared_ptr<const void>(memory, [=](const void*) { release(user); });
-  return Tensor::over(memory, shape, type, DeviceKind::cpu, keep);
+  if (!release) return Tensor::over(memory, shape, type);
+  const auto accepted = std::make_shared<bool>(false);  // memory of a call that fails stays the program's
+  auto result = Tensor::over(memory, shape, type, DeviceKind::cpu, std::shared_ptr<const void>(memory, [=](const void*) {
+                               if (*accepted) release(user);
+                             }));
+  *accepted = true;
+  return result;
 }
 
 void to_memory(const Tensor& x, DType type, const std::vector<std::int64_t>& strides, void* memory) {

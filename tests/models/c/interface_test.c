@@ -62,6 +62,9 @@ static void test_memory(void) {
   CHECK(released == 0);
   OK(mpigrad_tensor_destroy(view));
   CHECK(released == 1);
+  REFUSED(mpigrad_tensor_over_released((char*)memory + 1, MPIGRAD_FLOAT64, 1, six, release, &one, &kept), MPIGRAD_ERROR,
+          "multiple of");
+  CHECK(released == 1);
   const double constant[6] = {1, 2, 3, 4, 5, 6};
   OK(mpigrad_tensor_over_constant(constant, MPIGRAD_FLOAT64, 1, six, &kept));
   double value = 0;
