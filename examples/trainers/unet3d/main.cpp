@@ -2,6 +2,7 @@
 //
 //   mpiexec -n 2 build/examples/unet3d train --data hippocampus --window 40,56,40 --grid depth=2 --out run
 //   build/examples/unet3d evaluate --weights run/weights.h5 --data hippocampus --out scores
+//   build/examples/unet3d check hippocampus
 //   build/examples/unet3d predict --weights run/weights.h5 --images scans --out segmentations
 //
 // `train` shows the loss and the Dice of whole validation volumes after each epoch, `evaluate` prints a table and draws outlines,

@@ -140,6 +140,7 @@ class ContentsReader {
       contents.bytes += slab.values_bytes + slab.targets_bytes;
       if (of_values.flaw >= 0) fail_for_value(slab, of_values.flaw);
       if (of_targets.flaw >= 0) fail_for_target(slab, of_targets.flaw);
+      if (o_.values) o_.values(slab.sample, slab.box, slab.values.get());
       if (o_.cells && source_.target_type().per_cell) o_.cells(slab.sample, slab.box, slab.targets.get());
     } catch (const Error& error) {
       contents.flaw_at = slab.number, contents.flaw = error.what();

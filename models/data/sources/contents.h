@@ -18,6 +18,8 @@ struct ContentsOptions {
   // whole samples.
   std::int64_t slab_bytes = std::int64_t{128} << 20;
   bool finite = true;  // false: values that are not finite are accepted; samples that cannot be read are still flaws
+  // Called with all channels of the cells of `box`, whole planes, as stored, on the calling thread.
+  std::function<void(std::int64_t sample, const Box& box, const std::byte* values)> values{};
   // Called with the targets of the cells of `box`, as stored, on the calling thread.
   std::function<void(std::int64_t sample, const Box& box, const std::byte* targets)> cells{};
 };

@@ -25,7 +25,8 @@ void declare(CLI::App& app, const Command& command, Parsed& parsed) {
   auto& sub = *app.add_subcommand(command.name, command.help);
   parsed.app = &sub;
   command.keys(parsed.keys);
-  sub.add_option("recipe", parsed.recipe, "recipe: a TOML file of keys");
+  if (command.argument.empty()) sub.add_option("recipe", parsed.recipe, "recipe: a TOML file of keys");
+  else sub.add_option("data", parsed.recipe, parsed.keys[command.argument].help);
   sub.add_option("--set", parsed.settings, "KEY=VALUE: a key of the recipe; may be given several times")->allow_extra_args(false);
   sub.add_flag("--keys", parsed.lists_keys, "print all keys with types, defaults, ranges and units; with --json as JSON");
   if (command.flags) command.flags(sub);
@@ -36,7 +37,9 @@ void declare(CLI::App& app, const Command& command, Parsed& parsed) {
 void read_keys(Transport& transport, const std::string& program, const Command& command, Parsed& parsed) {
   auto& o = command.options;
   o.program = program, o.command = command.name;
-  if (!parsed.recipe.empty()) o.origin = read_recipe(transport, parsed.recipe, program, command.name, parsed.keys);
+  const bool is_recipe = command.argument.empty(), given = !parsed.recipe.empty();
+  if (given && is_recipe) o.origin = read_recipe(transport, parsed.recipe, program, command.name, parsed.keys);
+  if (given && !is_recipe) parsed.keys.set(command.argument, {parsed.recipe}, "");
   std::set<std::string> set;
   for (const auto& setting : parsed.settings) parsed.keys.set_text(setting), set.insert(setting.substr(0, setting.find('=')));
   parsed.flags.apply(set);

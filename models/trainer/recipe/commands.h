@@ -19,6 +19,7 @@ struct Command {
   std::function<void(CLI::App& app)> flags{};  // adds flags that are not keys: add_run_flags()
   std::function<int(const Communicator& world)> run;
   bool all_flags = false;  // every key has a flag: for commands with few keys
+  std::string argument{};  // the key that the argument gives, for commands without recipes; empty: the argument is a recipe
 };
 
 // Parses, reads the recipe, sets the keys (recipe, then --set, then flags), tells the libraries of precision and device, and runs

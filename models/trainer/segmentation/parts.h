@@ -51,6 +51,12 @@ struct TrainOptions : trainer::Options {
   bool half_weights = false;
 };
 
+struct CheckOptions : trainer::Options {
+  DataOptions source;
+  Trained trained;
+  std::int64_t workers = 0;  // threads of each rank that read files; 0: as many as there are processors for it
+};
+
 // Options of evaluate and predict.
 struct InferOptions : trainer::InferOptions {
   DataOptions source;
@@ -64,6 +70,7 @@ struct InferOptions : trainer::InferOptions {
 int describe(const Communicator& world, const SegmentationProgram& program, const TrainOptions& options);
 int train(const Communicator& world, const SegmentationProgram& program, const TrainOptions& options);
 int infer(const Communicator& world, const SegmentationProgram& program, InferOptions options);
+int check(const Communicator& world, const CheckOptions& options);
 
 // ---- data
 
@@ -79,6 +86,8 @@ Volumes open(const Communicator& world, const std::string& path, const DataOptio
 // Says on rank 0, a line for each case: volumes that are resampled to the spacings of the training, volumes whose axes are not at
 // right angles, and, if `of_training`, volumes that do not say their orientation.
 void warn_of_geometry(const Communicator& world, const Volumes& volumes, const Trained& trained, bool of_training);
+// What is missing between 0 and the largest of these sorted labels, in a line that names the keys that help; "": nothing.
+std::string label_gaps(const std::vector<std::int64_t>& labels, const std::string& data);
 // The classes that occur in the cells of volumes.
 class LabelCount {
  public:
@@ -97,6 +106,24 @@ class LabelCount {
   std::int64_t classes_;
   bool ignores_;
   std::vector<std::int64_t> found_;  // 1 where a cell has that label
+};
+
+// The hash of a volume's values [D, H, W, C], or of a part of them from element `first` on; those of all parts add up. Volumes
+// with the same hash have the same extents, channels and values.
+std::uint64_t hash_of_values(const Shape& extents, std::int64_t channels, DType type, const void* values, std::int64_t first,
+                             std::int64_t count);
+// Volumes with one value in every cell, and volumes with the values of another one, found while the data are read.
+class ValueSummary {
+ public:
+  explicit ValueSummary(const data::Source& source);
+  void add(std::int64_t sample, const Box& box, const std::byte* values);  // as data::ContentsOptions::values
+  // Rank 0 says each kind in a line, and whether training and validation (`kept`, sorted) share volumes. Collective.
+  void warn(const Communicator& world, const std::vector<std::int64_t>& kept) const;
+
+ private:
+  const data::Source& source_;
+  std::vector<double> least_, most_;  // of each channel of each sample
+  std::vector<std::int64_t> hashes_;  // of each sample, the lower and the upper 32 bits
 };
 
 // ---- segmentation of whole volumes

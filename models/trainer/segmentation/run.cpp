@@ -153,6 +153,14 @@ void add_keys(Keys& keys, InferOptions& o, bool scored) {
         .instead_of("--predictions");
 }
 
+void add_keys(Keys& keys, CheckOptions& o) {
+  keys.add("data.path", o.data, labelled_volumes());
+  add_source_keys(keys, o.source);
+  keys.add("data.workers", o.workers, whole(1, 1024), "threads of each rank that read files")
+      .with_default("the machine's processors, divided by the ranks");
+  add_label_keys(keys, o.trained);
+}
+
 int run_train(const Communicator& world, const SegmentationProgram& program, TrainOptions& o) {
   check(o);
   auto& trained = o.trained;
@@ -190,6 +198,7 @@ int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, c
   learning.optimizer_options.learning_rate = program.learning_rate;
   learning.trained.problem.outputs = 0, learning.trained.problem.classes = true;
   InferOptions scoring, predicting;
+  CheckOptions checking;
   scoring.out = program.name + "-scores", predicting.out = program.name + "-predictions";
   return run_commands(
       transport, argc, argv, program.name,
@@ -213,7 +222,14 @@ int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, c
         .keys = [&](Keys& keys) { add_keys(keys, predicting, false); },
         .flags = [&](CLI::App& app) { add_run_flags(app, predicting); },
         .run = [&](const Communicator& world) { return run_infer(world, program, predicting); },
-        .all_flags = true}});
+        .all_flags = true},
+       {.name = "check",
+        .help = "read volumes and labels once and say what is wrong with them, a line each; exit code 2 if something is",
+        .options = checking,
+        .keys = [&](Keys& keys) { add_keys(keys, checking); },
+        .flags = [&](CLI::App& app) { app.add_flag("--json", checking.json, "print one JSON document and nothing else"); },
+        .run = [&](const Communicator& world) { return check(world, checking); },
+        .argument = "data.path"}});
 }
 
 }  // namespace

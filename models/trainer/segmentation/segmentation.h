@@ -6,6 +6,7 @@
 //   PROGRAM train --describe --window 128                                        layers, and what a step costs
 //   PROGRAM evaluate --weights run/weights.h5 --data PATH --out scores           Dice, Hausdorff distance, a picture
 //   PROGRAM predict --weights run/weights.h5 --images PATH --out segmentations   files of the images' format and geometry
+//   PROGRAM check PATH                                                           what is wrong with data, before a training
 //
 // examples/trainers/unet3d/ is such a program; its README.md says which data it takes and what it writes.
 

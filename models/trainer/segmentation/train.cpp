@@ -139,10 +139,13 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
   warn_of_geometry(world, volumes, trained, true);
   LabelCount labels(problem.outputs, ignores);
-  const auto reading = labels.reading(*volumes.stored, dtype_of(o));
+  auto reading = labels.reading(*volumes.stored, dtype_of(o));
+  ValueSummary values_read(*volumes.stored);
+  reading.values = [&](std::int64_t sample, const Box& box, const std::byte* values) { values_read.add(sample, box, values); };
   auto contents = read_data(world, *volumes.stored, split.train, reading);
   const auto kept = read_data(world, *volumes.stored, split.test, reading);
   problem.outputs = labels.classes(world, o.data);
+  values_read.warn(world, split.test);
   std::optional<data::Loader> loader;
   std::unique_ptr<nn::Module> net;
   of_input(world, [&] {

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "framework/base/joined.h"
 #include "models/data/sources/hdf5.h"
 #include "models/data/volumes/npy_pairs.h"
 #include "models/data/volumes/orientation.h"
@@ -54,15 +53,6 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
   return with_rules(source);
 }
 
-// The rules of labels.map that number these labels from 0 on, one after the other.
-std::string numbered_anew(const std::vector<std::int64_t>& labels) {
-  constexpr std::size_t most_shown = 12;
-  std::vector<std::string> rules;
-  for (std::size_t i = 0; i < labels.size() && rules.size() < most_shown; ++i)
-    if (labels[i] != static_cast<std::int64_t>(i)) rules.push_back(fmt::format("{} = {}", labels[i], i));
-  return joined(rules, ", ") + (rules.size() == most_shown ? ", ..." : "");
-}
-
 }  // namespace
 
 Volumes open(const Communicator& world, const std::string& path, const DataOptions& o, bool wants_labels,
@@ -108,54 +98,6 @@ void warn_of_geometry(const Communicator& world, const Volumes& volumes, const T
   say(resampled, "are resampled to the spacings of the training's volumes");
   say(sheared, "have axes that are not at right angles: their nearest axes are taken");
   say(unplaced, "do not say their orientation: they are taken as stored");
-}
-
-data::ContentsOptions LabelCount::reading(const data::Source& source, DType dtype) {
-  data::ContentsOptions options{.dtype = dtype};
-  options.cells = [this, &source](std::int64_t sample, const Box& box, const std::byte* targets) {
-    const auto most_classes = classes_ > 0 ? classes_ : static_cast<std::int64_t>(most);
-    visit_stored(source.target_type().type, [&](auto zero) {
-      const auto* labels = reinterpret_cast<const decltype(zero)*>(targets);
-      for (std::int64_t i = 0; i < box.elements(); ++i) {
-        const auto label = static_cast<std::int64_t>(labels[i]);
-        if (label >= 0 && label < most_classes) {
-          found_[static_cast<std::size_t>(label)] = 1;
-        } else if (!ignores_ || label != data::ignored_label) {
-          require(label >= 0, "[data] {}: a label is {}; classes count from 0", source.name_of_sample(sample), label);
-          require(classes_ == 0, "[data] {}: a label is {}, there are {} classes", source.name_of_sample(sample), label,
-                  classes_);
-          fail("[data] {}: a label is {}; classes count from 0, one after the other, and labels.map gives labels other numbers",
-               source.name_of_sample(sample), label);
-        }
-      }
-    });
-  };
-  return options;
-}
-
-std::int64_t LabelCount::classes(const Communicator& world, const std::string& data) {
-  auto found = found_;
-  world.transport().allreduce(found_.data(), found.data(), static_cast<std::int64_t>(found.size()), DType::int64, CombineOp::max);
-  std::vector<std::int64_t> labels, missing;
-  for (std::size_t label = 0; label < most; ++label)
-    if (found[label] != 0) labels.push_back(static_cast<std::int64_t>(label));
-  const auto count = classes_ > 0 ? classes_ : labels.empty() ? 0 : labels.back() + 1;
-  for (std::int64_t label = 0; label < count; ++label)
-    if (found[static_cast<std::size_t>(label)] == 0) missing.push_back(label);
-  const auto some = [](const std::vector<std::int64_t>& all) {
-    constexpr std::size_t shown = 12;
-    const std::vector<std::int64_t> first(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(shown, all.size())));
-    return joined(first, ", ") + (all.size() > shown ? fmt::format(", ... ({} in all)", all.size()) : "");
-  };
-  if (classes_ == 0 && !missing.empty())
-    throw UsageError(
-        fmt::format("[data] the labels of {} are {}: classes count from 0, one after the other, and {} missing: labels.map = {{ "
-                    "{} }} numbers "
-                    "them anew, labels.ignore leaves cells out, network.classes says how many classes there are",
-                    data, some(labels), some(missing) + (missing.size() == 1 ? " is" : " are"), numbered_anew(labels)));
-  if (!missing.empty() && world.rank() == 0)
-    fmt::print(stderr, "warning: no cell of {} is of the classes {}\n", data, some(missing));
-  return std::max<std::int64_t>(2, count);
 }
 
 }  // namespace mpigrad::trainer::segmenting

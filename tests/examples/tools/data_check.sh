@@ -159,6 +159,56 @@ judge 'weights that know no orientation say so once' eval \
   "warns 'hippocampus.h5 knows neither orientation nor spacing' && [ \"\$(wc -l <\"\$work/err\")\" -eq 1 ]"
 unet3d --data "$work/balls" --set data.orientation=RAR --out "$work/bad"
 judge 'an orientation that is none is refused' refuses_arguments "'RAR' is not stored, or one letter each of R or L, A or P, S or I"
+# ---- a finding before training
+mkdir -p "$work/spoilt"
+cp -r "$work/balls/images" "$work/balls/labels" "$work/spoilt"
+cp "$work/flawed/images/v3.nii" "$work/spoilt/images/v3.nii"       # a NaN
+cp "$work/balls/images/v0.nii" "$work/spoilt/images/v1.nii"        # the values of v0
+cp "$work/masks/labels/v2.nii" "$work/spoilt/labels/v2.nii"        # 0 and 255
+head -c 1000 "$work/balls/images/v4.nii" >"$work/spoilt/images/v4.nii"
+cp "$work/balls/labels/v0.nii" "$work/spoilt/labels/w.nii"         # no image
+cp "$work/balls/images/v0.nii" "$work/spoilt/images/x.nii"         # no labels, and the values of v0
+python3 - "$work" <<'END'
+import struct, sys
+work = sys.argv[1]
+for source, target, change in (
+        ("labels/v0", "labels/v0", lambda b: b[:292] + struct.pack("<f", 7) + b[296:]),  # 7 mm from the image
+        ("images/v0", "images/y", lambda b: b[:352] + bytes(len(b) - 352)),              # one value
+        ("labels/v0", "labels/y", lambda b: b[:400] + b"\x02" + b[401:])):
+    open(f"{work}/spoilt/{target}.nii", "wb").write(change(open(f"{work}/balls/{source}.nii", "rb").read()))
+END
+# found COUNT TEXT...: exit code 2, nothing on standard error, so many problems, and a line with each text.
+found() {
+  [ "$status" -eq 2 ] && [ ! -s "$work/err" ] && grep -q "^$1 problems in 7 volumes; .* read in " "$work/out" || return 1
+  shift
+  for text; do [ "$(grep -c -e "$text" "$work/out")" -eq 1 ] || { echo "not found: $text"; return 1; }; done
+}
+for launcher in run 'ranks 2' 'threads 3'; do
+  $launcher "$tools/unet3d" check "$work/spoilt"
+  judge "check says each problem in a line ($launcher)" found 9 'images/x.nii has no labels: there is no such file in' 'labels/w.nii has no image' \
+    'images/v0.nii and its labels .*/v0.nii do not have the same cells: places: ' 'images/v3.nii: 1 values are not finite, the first at \[4, 1, 8\] \[z, y, x\] is nan' \
+    'images/v4.nii: truncated: ' 'images/y.nii: every value is 0$' 'images/v1.nii has the same values as .*images/v0.nii' \
+    'images/x.nii has the same values as .*images/v0.nii' \
+    'the labels of .*/spoilt are 0, 1, 2, 255: .* labels.map = { 255 = 3 }' '^orientation RAS of 6 volumes' '^label 255: '
+done
+launcher=
+run "$tools/unet3d" check "$work/spoilt" --set labels.map=255=1 --set data.workers=1 --json
+judge 'with rules for labels, as JSON' test "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["problems"]))' "$work/out")" -eq 8
+run "$tools/unet3d" check "$work/balls"
+judge 'data without problems' says '^0 problems in 5 volumes; '
+run "$tools/unet3d" check "$work/nnunet"
+judge "so are nnU-Net's folders, with the rules of dataset.json" says '^ignored labels: 20 % of the cells, in 5 volumes$'
+run "$tools/unet3d" check "$work/nnunet" --set labels.ignore=
+judge 'without them a label is too much in each volume' eval '[ "$status" -eq 2 ] && [ "$(grep -c "have a 3, .*dataset.json has 2 classes" "$work/out")" -eq 5 ]'
+run "$tools/unet3d" check "$work/infinite.npy"
+judge 'a file of another format is refused' refuses_arguments 'infinite.npy: not an HDF5 file'
+run "$tools/unet3d" check "$work/absent"
+judge 'so is what does not exist' refuses_arguments 'absent: no such file or folder'
+mkdir -p "$work/twice" && cp -r "$work/balls/images" "$work/balls/labels" "$work/twice"
+for n in 1 2 3 4; do cp "$work/balls/images/v0.nii" "$work/twice/images/v$n.nii"; done
+unet3d --data "$work/twice" --out "$work/twice_run"
+judge 'train says which volumes it has twice' warns '4 volumes have the values of another one (.*v0.nii and .*v1.nii)'
+judge 'and that the validation has volumes of the training' warns '. volumes are in the training and in the validation: '
 judge 'nothing was written' no_file "$work/bad"
 
 summary

@@ -1,0 +1,278 @@
+#include "models/trainer/segmentation/findings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "framework/base/job_queue.h"
+#include "framework/base/joined.h"
+#include "framework/base/printable.h"
+#include "models/data/sources/bytes.h"
+#include "models/data/volumes/orientation.h"
+#include "models/data/volumes/volume_formats.h"
+#include "models/trainer/segmentation/parts.h"
+
+namespace mpigrad::trainer::segmenting {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+void to_json(Json& json, const CaseFindings& f) {
+  std::vector<std::int64_t> extents(f.extents.begin(), f.extents.end());
+  json = {{"name", f.name},       {"problems", f.problems},       {"read", f.read},
+          {"extents", extents},   {"channels", f.channels},       {"bytes", f.bytes},
+          {"spacing", f.spacing}, {"orientation", f.orientation}, {"hash", f.hash}};
+  for (const auto& [label, cells] : f.labels) json["labels"].push_back({label, cells});
+}
+
+void from_json(const Json& json, CaseFindings& f) {
+  json.at("name").get_to(f.name), json.at("problems").get_to(f.problems), json.at("read").get_to(f.read);
+  f.extents = {};
+  for (const auto& extent : json.at("extents")) f.extents.push_back(extent.get<std::int64_t>());
+  json.at("channels").get_to(f.channels), json.at("bytes").get_to(f.bytes), json.at("spacing").get_to(f.spacing);
+  json.at("orientation").get_to(f.orientation), json.at("hash").get_to(f.hash);
+  if (json.contains("labels"))
+    for (const auto& pair : json.at("labels")) f.labels[pair.at(0).get<std::int64_t>()] = pair.at(1).get<std::int64_t>();
+}
+
+namespace {
+
+// The message of an error without the part in brackets at its beginning.
+std::string text_of(const std::exception& error) {
+  const std::string text = error.what();
+  const auto end = text.find("] ");
+  return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
+}
+
+std::string place_of(std::int64_t cell, const Shape& e) {
+  return fmt::format("[{}, {}, {}] [z, y, x]", cell / e[2] / e[1], cell / e[2] % e[1], cell % e[2]);
+}
+
+// Problems of values [D, H, W, C].
+void examine(const std::string& name, const std::vector<float>& values, const Shape& extents, std::int64_t channels,
+             CaseFindings& f) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  std::int64_t wrong = 0, first = -1;
+  for (std::int64_t i = 0; i < count; ++i)
+    if (!std::isfinite(values[static_cast<std::size_t>(i)]) && wrong++ == 0) first = i;
+  if (wrong > 0)
+    f.problems.push_back(fmt::format("{}: {} values are not finite, the first at {} is {}", name, wrong,
+                                     place_of(first / channels, extents), values[static_cast<std::size_t>(first)]));
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const auto value = values[static_cast<std::size_t>(c)];
+    bool constant = true;
+    for (auto i = c; i < count && constant; i += channels) constant = values[static_cast<std::size_t>(i)] == value;
+    if (constant)
+      f.problems.push_back(
+          fmt::format("{}: every value{} is {}", name, channels > 1 ? fmt::format(" of channel {}", c) : "", value));
+  }
+}
+
+void count_labels(const std::vector<std::int32_t>& labels, CaseFindings& f) {
+  std::vector<std::int64_t> small(1 << 12);
+  for (const auto label : labels)
+    if (label >= 0 && static_cast<std::size_t>(label) < small.size()) ++small[static_cast<std::size_t>(label)];
+    else ++f.labels[label];
+  for (std::size_t label = 0; label < small.size(); ++label)
+    if (small[label] > 0) f.labels[static_cast<std::int64_t>(label)] = small[label];
+}
+
+std::int64_t bytes_of(const fs::path& path) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  return error ? 0 : static_cast<std::int64_t>(bytes);
+}
+
+// Calls f; an error becomes a problem. True: no error.
+template <class F>
+bool tried(CaseFindings& findings, F f) {
+  try {
+    f();
+    return true;
+  } catch (const Error& error) {
+    findings.problems.push_back(printable(text_of(error)));
+  }
+  return false;
+}
+
+}  // namespace
+
+CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& rules) {
+  CaseFindings f{.name = printable(files.images.front().string())};
+  data::VolumeHeader header;
+  f.read = true;
+  for (const auto& path : files.images) {
+    f.bytes += bytes_of(path);
+    const auto name = printable(path.string());
+    f.read = tried(f,
+                   [&] {
+                     const auto volume = data::volume_format_of(path).read_values(path);
+                     const auto& h = volume.header;
+                     if (f.channels == 0) header = h;
+                     else if (const auto apart = difference(header, h); !apart.empty())
+                       f.problems.push_back(fmt::format("{} and {} do not have the same cells: {}", f.name, name, apart));
+                     f.channels += h.channels;
+                     f.hash = f.hash * 3 + hash_of_values(h.extents, h.channels, DType::float32, volume.values.data(), 0,
+                                                          static_cast<std::int64_t>(volume.values.size()));
+                     examine(name, volume.values, h.extents, h.channels, f);
+                   }) &&
+             f.read;
+  }
+  if (f.read) f.extents = header.extents, f.spacing = header.spacing, f.orientation = data::orientation_of(header);
+  if (files.labels.empty()) return f;
+  f.bytes += bytes_of(files.labels);
+  const auto name = printable(files.labels.string());
+  tried(f, [&] {
+    auto labels = data::volume_format_of(files.labels).read_labels(files.labels);
+    if (const auto apart = f.read ? difference(header, labels.header) : std::string(); !apart.empty())
+      f.problems.push_back(fmt::format("{} and its labels {} do not have the same cells: {}", f.name, name, apart));
+    rules.apply(labels.values, name);
+    count_labels(labels.values, f);
+  });
+  return f;
+}
+
+CaseFindings findings_of(const data::Source& source, std::int64_t sample) {
+  CaseFindings f{.name = source.name_of_sample(sample)};
+  const auto box = source.whole_of(sample);
+  f.read = tried(f, [&] {
+    const auto channels = source.channels(), count = box.elements() * channels;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(count * size_of(source.type())));
+    source.queue().run([&] { source.read(sample, box, bytes.data()); });
+    std::vector<float> values(static_cast<std::size_t>(count));
+    data::convert(bytes.data(), source.type(), count, DType::float32, values.data());
+    f.extents = box.extents(), f.channels = channels, f.bytes = static_cast<std::int64_t>(bytes.size());
+    f.hash = hash_of_values(f.extents, channels, DType::float32, values.data(), 0, count);
+    examine(f.name, values, f.extents, channels, f);
+  });
+  if (!source.target_type().per_cell) return f;
+  tried(f, [&] {
+    const auto type = source.target_type().type;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(box.elements() * size_of(type)));
+    source.queue().run([&] { source.read_targets(sample, box, bytes.data()); });
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(box.elements()));
+    visit_stored(type, [&](auto zero) {
+      const auto* from = reinterpret_cast<const decltype(zero)*>(bytes.data());
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        const auto label = static_cast<double>(from[i]);
+        require(label >= -1 && label <= 0x1p31 - 1, "[data] {}: a label is {}", f.name, label);
+        labels[i] = static_cast<std::int32_t>(from[i]);
+      }
+    });
+    f.bytes += static_cast<std::int64_t>(bytes.size());
+    count_labels(labels, f);
+  });
+  return f;
+}
+
+namespace {
+
+template <class T>
+std::map<T, std::int64_t> counts_of(const std::vector<CaseFindings>& cases, T CaseFindings::*member) {
+  std::map<T, std::int64_t> counts;
+  for (const auto& each : cases)
+    if (each.read) ++counts[each.*member];
+  return counts;
+}
+
+// Cells and cases of each label.
+std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> labels_of(const std::vector<CaseFindings>& cases) {
+  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> all;
+  for (const auto& each : cases)
+    for (const auto& [label, cells] : each.labels) all[label].first += cells, ++all[label].second;
+  return all;
+}
+
+void compare_labels(const std::vector<CaseFindings>& cases, const DatasetFile& dataset, const std::string& data,
+                    std::vector<std::string>& problems) {
+  const auto all = labels_of(cases);
+  if (all.empty()) return;
+  std::vector<std::int64_t> labels;
+  for (const auto& [label, cells] : all)
+    if (label >= 0) labels.push_back(label);
+  if (dataset.classes > 0) {
+    for (const auto& each : cases)
+      if (!each.labels.empty() && each.labels.rbegin()->first >= dataset.classes)
+        problems.push_back(fmt::format("the labels of {} have a {}, {} has {} classes", each.name, each.labels.rbegin()->first,
+                                       dataset.path.string(), dataset.classes));
+  } else if (const auto gaps = label_gaps(labels, data); !gaps.empty()) {
+    problems.push_back(gaps);
+  }
+  if (labels.empty() || labels.back() == 0) problems.push_back(fmt::format("no cell of {} has a label above 0", data));
+}
+
+}  // namespace
+
+std::vector<std::string> findings_between(const std::vector<CaseFindings>& cases, const DatasetFile& dataset,
+                                          const std::string& data) {
+  std::vector<std::string> problems;
+  const auto channels = counts_of(cases, &CaseFindings::channels);
+  const auto orientations = counts_of(cases, &CaseFindings::orientation);
+  const auto most =
+      std::max_element(channels.begin(), channels.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const bool oriented = orientations.size() > 1;
+  std::unordered_map<std::uint64_t, const CaseFindings*> seen;
+  for (const auto& each : cases) {
+    if (!each.read) continue;
+    if (each.channels != most->first)
+      problems.push_back(fmt::format("{} has {} channels, most volumes have {}", each.name, each.channels, most->first));
+    if (each.orientation.empty() && oriented)
+      problems.push_back(fmt::format("{} does not say its orientation, others do", each.name));
+    if (const auto [other, fresh] = seen.try_emplace(each.hash, &each); !fresh)
+      problems.push_back(fmt::format("{} has the same values as {}", each.name, other->second->name));
+  }
+  const auto size = static_cast<std::int64_t>(cases.size());
+  if (dataset.images > 0 && dataset.images != size)
+    problems.push_back(fmt::format("{} says {} volumes, there are {}", dataset.path.string(), dataset.images, size));
+  if (dataset.channels > 0 && !channels.empty() && dataset.channels != most->first)
+    problems.push_back(
+        fmt::format("{} says {} channels, the volumes have {}", dataset.path.string(), dataset.channels, most->first));
+  compare_labels(cases, dataset, data, problems);
+  return problems;
+}
+
+std::vector<std::string> description_of(const std::vector<CaseFindings>& cases) {
+  std::vector<std::string> lines;
+  std::array<double, 3> least{}, most{}, smallest{}, largest{};
+  std::int64_t count = 0;
+  for (const auto& each : cases) {
+    if (!each.read) continue;
+    for (std::size_t a = 0; a < 3; ++a) {
+      const auto extent = static_cast<double>(each.extents[static_cast<int>(a)]);
+      least[a] = count == 0 ? each.spacing[a] : std::min(least[a], each.spacing[a]), most[a] = std::max(most[a], each.spacing[a]);
+      smallest[a] = count == 0 ? extent : std::min(smallest[a], extent), largest[a] = std::max(largest[a], extent);
+    }
+    ++count;
+  }
+  if (count == 0) return lines;
+  const auto range = [](const std::array<double, 3>& low, const std::array<double, 3>& high) {
+    std::vector<std::string> parts;
+    for (std::size_t a = 0; a < 3; ++a)
+      parts.push_back(low[a] == high[a] ? fmt::format("{:.4g}", low[a]) : fmt::format("({:.4g} to {:.4g})", low[a], high[a]));
+    return joined(parts, " x ");
+  };
+  lines.push_back(fmt::format("extents {} cells [z, y, x], {} channels", range(smallest, largest),
+                              counts_of(cases, &CaseFindings::channels).begin()->first));
+  if (least[0] > 0) lines.push_back(fmt::format("spacing {} mm [z, y, x]", range(least, most)));
+  std::vector<std::string> orientations;
+  for (const auto& [letters, files] : counts_of(cases, &CaseFindings::orientation))
+    orientations.push_back(fmt::format("{} of {} volumes", letters.empty() ? "unknown" : letters, files));
+  lines.push_back("orientation " + joined(orientations, ", "));
+  const auto all = labels_of(cases);
+  double cells = 0;
+  for (const auto& [label, counts] : all) cells += static_cast<double>(counts.first);
+  constexpr std::size_t most_lines = 120;
+  for (const auto& [label, counts] : all) {
+    if (lines.size() >= most_lines) {
+      lines.push_back(fmt::format("{} labels in all", all.size()));
+      break;
+    }
+    lines.push_back(fmt::format("{} {:.4g} % of the cells, in {} volumes",
+                                label == data::ignored_label ? "ignored labels:" : fmt::format("label {}:", label),
+                                100 * static_cast<double>(counts.first) / cells, counts.second));
+  }
+  return lines;
+}
+
+}  // namespace mpigrad::trainer::segmenting
