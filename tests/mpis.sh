@@ -163,8 +163,8 @@ if [ -n "$page" ]; then
   . "$root/tests/bench/platforms.sh"
   {
     printf '`sh tests/run.sh mpis`: the whole suite `mpi` (`sh tests/run.sh mpi`), without GPUs, on %s, each MPI with its own launcher. ' "$(system_name)"
-    printf 'The ABI build is of MPICH 5 with `-Dmpi_abi=true`. '
-    printf 'Not run: a network between hosts, Cray MPICH, MVAPICH, Open MPI 6, parallel HDF5 of Open MPI.\n\n'
+    printf 'The ABI build is of MPICH 5 with `-Dmpi_abi=true`. Two hosts are network namespaces of one machine, joined by TCP. '
+    printf 'Not run: a network between machines, Cray MPICH, MVAPICH, Open MPI 6, parallel HDF5 of Open MPI.\n\n'
     printf '| | MPI | HDF5 | passed | failed | skipped | what was skipped | processor | date | commit |\n|---|---|---|--:|--:|--:|---|---|---|---|\n'
     for mpi in $all intel; do
       if [ -f "$mpis/$mpi.row" ]; then cat "$mpis/$mpi.row"
