@@ -123,7 +123,7 @@ std::vector<planner::MeasuredOp> gathered(const Communicator& world, const std::
     begin = end + 1;
     planner::MeasuredOp op{fields[0],           fields[1], fields[2], world.size(), std::stod(fields[3]), std::stod(fields[4]),
                            std::stod(fields[5])};
-    const auto [place, added] = places.try_emplace(op.op + op.in + '>' + op.out, ops.size());
+    const auto [place, added] = places.try_emplace(fmt::format("{}{}>{} {}", op.op, op.in, op.out, op.flops), ops.size());
     // The slowest rank counts, because the others wait for it.
     if (added) ops.push_back(op);
     else ops[place->second].seconds = std::max(ops[place->second].seconds, op.seconds);
@@ -284,7 +284,8 @@ int calibrate(const Communicator& world, const CalibrateOptions& o) {
     }
     for (const auto& op : ops) {
       std::erase_if(machine.ops, [&](const auto& other) {
-        return other.op == op.op && other.in == op.in && other.out == op.out && other.ranks == op.ranks;
+        return other.op == op.op && other.in == op.in && other.out == op.out && other.flops == op.flops &&
+               other.ranks == op.ranks;
       });
       machine.ops.push_back(op);
     }

@@ -4,14 +4,20 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "examples/studies/plan/planner/machine/measure.h"
+#include "examples/studies/plan/planner/machine/op_times.h"
 #include "examples/studies/plan/planner/search/search.h"
 #include "framework/optim/optimizer.h"
 #include "models/networks/cosmoflow.h"
 #include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
+#include "models/simulation/fields.h"
+#include "ops/elementwise/elementwise.h"
+#include "ops/fft/fft.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "tests/support/ranks.h"
@@ -255,6 +261,52 @@ TEST_CASE("planner: ops are timed one by one, and each signature once") {
     double sum = 0;
     for (const auto& event : step.events) sum += event.seconds > 0 ? event.seconds : 0;
     CHECK(t.total == doctest::Approx(sum));
+  });
+}
+
+TEST_CASE("planner: Fourier transforms have their redistributions, and a time for each number of dimensions") {
+  struct Filter : nn::Module {
+    nn::Conv3d conv{*this, "conv", {.out = 2, .kernel = 3, .padding = 1, .bias = false}};
+    Tensor operator()(const Tensor& x) override { return fields::poisson(conv(x)); }
+  };
+  const auto make = [] { return std::make_unique<Filter>(); };
+  const Shape input{1, 6, 5, 8, 3};
+  const DescribeOptions split{.grid = {.depth = 2}};
+  // Depth becomes whole and height split, and back, in both passes. Complex numbers of 8 bytes: 3 planes of each rank, 5 of 8 / 2
+  // + 1 waves along width, 2 channels; ranks get 3 and 2 of 5 lines of height.
+  const double sends = 3 * 2 * 5 * 2 * 8, receives = 3 * 3 * 5 * 2 * 8;
+  CHECK(predicted_bytes(make, input, split) == sent_bytes(make, input, split) + 4 * (sends + receives));
+  auto machine = slow_machine();
+  machine.overlaps = false;
+  Filter net;
+  const auto step = trace_step(net, input, split, 0, 2, {.events = true});
+  CHECK(time_step(step, 0, machine).redistribution == doctest::Approx(4 * (1 + receives / 1e3)));
+  std::map<std::string_view, int> count;
+  for (const auto& event : step.events) {
+    ++count[event.op];
+    if (has(std::string(event.op), "fft")) CHECK(event.flops > 0);
+  }
+  CHECK((count["redistribute"] == 4 && count["rfft"] == 2 && count["irfft"] == 2 && count["fft"] == 8));
+
+  struct Transforms : nn::Module {
+    Tensor operator()(const Tensor& x) override { return square(abs(local::fft(local::fft(x, {1, 2, 3}), {1}))); }
+  } transforms;
+  on_ranks(1, [&](const Communicator& world) {
+    planner::OpMeasurement measurement(world, {.seconds = 1e-4, .repeats = 1});
+    const auto traced = trace_step(transforms, {1, 16, 16, 16, 2}, {}, 0, 1, {.events = true, .timer = measurement.timer()});
+    CHECK(measurement.left_out().empty());
+    machine.ops = measurement.ops();
+    const auto of_fft = [](const auto& op) { return op.op == "fft"; };
+    CHECK(std::count_if(machine.ops.begin(), machine.ops.end(), of_fft) == 2);
+    double sum = 0;
+    for (const auto& event : traced.events) sum += event.seconds > 0 ? event.seconds : 0;
+    const auto t = time_step(traced, 0, machine, {.node_ranks = 1});
+    CHECK(t.measured_share == doctest::Approx(1));
+    CHECK(t.total == doctest::Approx(sum));
+    // Of another size, from the nearest transforms of the same type.
+    const planner::OpTimes times(machine, 1);
+    for (const auto& event : trace_step(transforms, {1, 16, 16, 8, 2}, {}, 0, 1, {.events = true}).events)
+      if (event.op == "fft") CHECK_FALSE(times.of(event).estimated);
   });
 }
 

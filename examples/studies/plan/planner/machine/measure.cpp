@@ -61,7 +61,7 @@ class Eviction {
 Tensor filled(const Tensor& like, DeviceKind device, std::uint64_t number) {
   if (!like) return {};
   UseDevice use(device);
-  if (is_floating(like.dtype())) return random_uniform(like.shape(), {7, number}, 0.1, 1, like.dtype());
+  if (is_differentiable(like.dtype())) return random_uniform(like.shape(), {7, number}, 0.1, 1, like.dtype());
   return zeros(like.shape(), like.dtype());
 }
 
@@ -82,7 +82,14 @@ double OpMeasurement::time(const detail::OpFunctions& f, const void* op, Inputs 
   };
   MeasuredOp measured{
       .op = std::string(f.traits.name), .in = signature(types(in)), .out = signature(types(out)), .ranks = world_.size()};
-  const auto key = measured.op + ' ' + measured.in + " > " + measured.out;
+  const auto cost = f.cost ? f.cost(op, in, out) : Cost{};
+  measured.flops = cost.flops, measured.bytes = cost.bytes;
+  if (!f.cost) {
+    for (const auto& x : in) measured.bytes += x ? static_cast<double>(x.bytes()) : 0;
+    for (const auto& y : out)
+      measured.bytes += static_cast<double>(y.bytes()), measured.flops += static_cast<double>(y.elements());
+  }
+  const auto key = fmt::format("{} {} > {}, {} FLOPs", measured.op, measured.in, measured.out, measured.flops);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   if (now() > o_.until) return -1;
@@ -113,13 +120,6 @@ double OpMeasurement::time(const detail::OpFunctions& f, const void* op, Inputs 
   }
   measured.seconds = ran ? median(seconds) : -1;
   if (!ran) left_out_.push_back(key);
-  const auto cost = f.cost ? f.cost(op, in, out) : Cost{};
-  measured.flops = cost.flops, measured.bytes = cost.bytes;
-  if (!f.cost) {
-    for (const auto& x : in) measured.bytes += x ? static_cast<double>(x.bytes()) : 0;
-    for (const auto& y : out)
-      measured.bytes += static_cast<double>(y.bytes()), measured.flops += static_cast<double>(y.elements());
-  }
   known_[key] = measured.seconds;
   if (ran) ops_.push_back(measured);
   return measured.seconds;

@@ -29,7 +29,8 @@ TensorType parse_type(const std::string& text) {
   TensorType type;
   const auto bracket = text.find('[');
   if (bracket == std::string::npos) return type;
-  for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32, DType::int64})
+  for (const auto dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32, DType::int64,
+                           DType::complex64, DType::complex128})
     if (text.substr(0, bracket) == name_of(dtype)) type.dtype = dtype;
   std::vector<std::int64_t> extents;
   for (std::size_t at = bracket + 1; at < text.size() && text[at] != ']';) {
@@ -111,7 +112,7 @@ OpTimes::OpTimes(const Machine& machine, int node_ranks, bool tf32) : machine_(m
   for (const auto& op : machine.ops) {
     // Products of float32 were measured as float32.
     if (op.ranks != nearest || (tf32 && is_product(op.op))) continue;
-    exact_[op.op + ' ' + op.in + " > " + op.out] = op.seconds;
+    exact_[op.op + ' ' + op.in + " > " + op.out].emplace_back(op.flops, op.seconds);
     StepEvent event{
         .op = op.op, .in = parse_types(op.in), .out = parse_types(op.out), .flops = op.flops, .bytes = op.bytes, .calls = {}};
     near_[kind_of(op.op, event.in)].push_back(
@@ -150,7 +151,13 @@ OpCost OpTimes::of(const StepEvent& event) const {
   const double base = roof(event);
   if (exact_.empty()) return {base, false, true};
   const auto exact = exact_.find(fmt::format("{} {} > {}", event.op, signature(event.in), signature(event.out)));
-  if (exact != exact_.end()) return {exact->second, true, false};
+  if (exact != exact_.end()) {
+    const auto apart = [&](const auto& one) { return std::abs(one.first - event.flops); };
+    const auto& all = exact->second;
+    const auto nearest =
+        std::min_element(all.begin(), all.end(), [&](const auto& a, const auto& b) { return apart(a) < apart(b); });
+    return {nearest->second, true, false};
+  }
   const auto known = near_.find(kind_of(event.op, event.in));
   if (known == near_.end()) return {base, false, true};
   // The factor of the nearest measured ops over the roofline, weighted by distance.

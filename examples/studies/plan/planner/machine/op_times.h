@@ -52,7 +52,8 @@ class OpTimes {
   };
   const Machine& machine_;
   bool tf32_;
-  std::map<std::string, double> exact_;
+  // By name and operands: FLOPs and seconds. Transforms along one and along three dimensions have the same operands.
+  std::map<std::string, std::vector<std::pair<double, double>>> exact_;
   std::map<std::string, std::vector<Known>> near_;  // by op and type
 };
 
