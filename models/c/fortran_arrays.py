@@ -82,7 +82,7 @@ def subroutines():
         text += strided.format(name=f'from_{dtype}_{rank}', first='a', second='x', intent='in', of_x='inout', strides=strides,
                                call=f'c_tensor_from_strided(at, mpigrad_{dtype}, {rank}, {extents}, strides, x)', **parts)
         text += strided.format(name=f'to_{dtype}_{rank}', first='x', second='a', intent='inout', of_x='in', strides=strides,
-                               call=f'to_array(x, mpigrad_{dtype}, {rank}, {extents}, strides, at)', **parts)
+                               call=f'c_tensor_to_strided(x, mpigrad_{dtype}, {rank}, {extents}, strides, at)', **parts)
         for short, writes in (('read', '.false.'), ('write', '.true.')):
             text += pointer.format(name=f'{short}_{dtype}_{rank}', writes=writes, **parts)
     return text

@@ -117,8 +117,9 @@ Halo make_halo(const Communicator& comm, const std::vector<int>& ranks, const st
 // ---- memory
 
 Tensor over(void* memory, DType type, const Shape& shape, mpigrad_release_function release, void* user);
-// Writes x to memory; without strides row-major. A Refusal: elements of another type.
-void to_memory(const Tensor& x, DType type, const std::vector<std::int64_t>& strides, void* memory);
+// Write x to memory. Refusals: elements of another type, another shape, another number of elements.
+void to_strided_memory(const Tensor& x, DType type, const Shape& shape, const std::vector<std::int64_t>& strides, void* memory);
+void to_memory(const Tensor& x, DType type, std::int64_t elements, void* memory);
 const void* data_of(const Tensor& x, DType type);
 void* mutable_data_of(Tensor x, DType type);
 void note_write(const Tensor& x);

@@ -102,10 +102,21 @@ Tensor over(void* memory, DType type, const Shape& shape, mpigrad_release_functi
   return result;
 }
 
-void to_memory(const Tensor& x, DType type, const std::vector<std::int64_t>& strides, void* memory) {
+void to_strided_memory(const Tensor& x, DType type, const Shape& shape, const std::vector<std::int64_t>& strides, void* memory) {
+  require_dtype("mpigrad_tensor_to_strided", x, type);
+  if (x.shape() != shape)
+    refuse(MPIGRAD_INVALID_ARGUMENT, "[mpigrad_tensor_to_strided] the memory has the shape {}, but x is {}", to_string(shape),
+           to_string(x));
+  to_strided(x, memory, strides);
+}
+
+void to_memory(const Tensor& x, DType type, std::int64_t elements, void* memory) {
   require_dtype("mpigrad_tensor_to_memory", x, type);
-  const auto own = x.shape().strides();
-  to_strided(x, memory, strides.empty() ? std::vector<std::int64_t>(own.begin(), own.begin() + x.rank()) : strides);
+  if (x.elements() != elements)
+    refuse(MPIGRAD_INVALID_ARGUMENT, "[mpigrad_tensor_to_memory] the memory has {} elements, but x is {}", elements,
+           to_string(x));
+  const auto strides = x.shape().strides();
+  to_strided(x, memory, {strides.begin(), strides.begin() + x.rank()});
 }
 
 const void* data_of(const Tensor& x, DType type) {

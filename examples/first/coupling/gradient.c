@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   must(mpigrad_affine(squares, 0.5, 0, &objective));
   must(mpigrad_tape_gradient(tape, objective, 1, &x, 0, &gradient));
   double found[3];
-  must(mpigrad_tensor_to_memory(gradient, MPIGRAD_FLOAT64, found));
+  must(mpigrad_tensor_to_memory(gradient, MPIGRAD_FLOAT64, 3, found));
   printf("rank %d: gradient %g %g %g\n", rank, found[0], found[1], found[2]);
   must(mpigrad_destroy_all());
   MPI_Finalize();

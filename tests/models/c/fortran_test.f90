@@ -130,7 +130,7 @@ contains
     call mpigrad_tensor_read(y, pi4, status)
     call refused('a pointer of another type', status, mpigrad_invalid_argument, 'elements of int32, but x is float64')
     call mpigrad_tensor_to(y, back, status)
-    call refused('an array of other extents', status, mpigrad_invalid_argument, 'other extents')
+    call refused('an array of other extents', status, mpigrad_invalid_argument, 'has the shape [3, 4], but x is float64 [5, 6]')
     call mpigrad_tensor_over_constant(a, x)
     call mpigrad_tensor_write(x, p, status)
     call refused('a constant array', status, mpigrad_error, 'read-only')

@@ -45,11 +45,11 @@ static void test_memory(void) {
   CHECK(u[0][1] == 8);
   // The interior, copied in and out.
   OK(mpigrad_tensor_from_strided(&u[1][1], MPIGRAD_FLOAT64, 2, interior, strides, &z));
-  OK(mpigrad_tensor_to_memory(z, MPIGRAD_FLOAT64, back));
+  OK(mpigrad_tensor_to_memory(z, MPIGRAD_FLOAT64, 6, back));
   CHECK(back[0][0] == u[1][1] && back[1][2] == u[2][3]);
   mpigrad_tensor seven;
   OK(mpigrad_tensor_full(MPIGRAD_FLOAT64, 2, interior, 7, &seven));
-  OK(mpigrad_tensor_to_strided(seven, MPIGRAD_FLOAT64, 2, strides, &u[1][1]));
+  OK(mpigrad_tensor_to_strided(seven, MPIGRAD_FLOAT64, 2, interior, strides, &u[1][1]));
   CHECK(u[1][1] == 7 && u[2][3] == 7 && u[1][0] == 5 && u[2][4] == 14);
   // The memory is released with the last tensor over it.
   int one = 1;
@@ -101,7 +101,7 @@ static void test_gradients(void) {
   OK(mpigrad_sum_all(y, &loss));
   OK(mpigrad_tape_gradient(tape, loss, 1, &x, 0, &gradient));
   OK(mpigrad_tape_destroy(tape));
-  OK(mpigrad_tensor_to_memory(gradient, MPIGRAD_FLOAT64, got));
+  OK(mpigrad_tensor_to_memory(gradient, MPIGRAD_FLOAT64, 6, got));
   for (int i = 0; i < 6; ++i) CHECK(got[i] == 2 * values[i]);
   // The sum over ranks of |S x|^2, with S the sum over ranks: 2 P S x. Only rank 0 passes an objective: 2 S x.
   for (int only_first = 0; only_first < 2; ++only_first) {
@@ -112,7 +112,7 @@ static void test_gradients(void) {
     OK(mpigrad_sum_all(z, &loss));
     OK(mpigrad_tape_gradient(tape, only_first && rank > 0 ? none : loss, 1, &x, 0, &gradient));
     OK(mpigrad_tape_destroy(tape));
-    OK(mpigrad_tensor_to_memory(gradient, MPIGRAD_FLOAT64, got));
+    OK(mpigrad_tensor_to_memory(gradient, MPIGRAD_FLOAT64, 6, got));
     const double factor = 2.0 * (only_first ? 1 : ranks);
     CHECK(got[0] == factor * ranks);
     CHECK(got[5] == factor * (6.0 * ranks + ranks * (ranks - 1) / 2));
@@ -131,7 +131,7 @@ static void test_gradients(void) {
     OK(mpigrad_tape_gradient(around ? outer : tape, loss, 1, &x, 0, &z));
     OK(mpigrad_tape_destroy(tape));
     OK(mpigrad_tape_destroy(outer));
-    OK(mpigrad_tensor_to_memory(z, MPIGRAD_FLOAT64, got));
+    OK(mpigrad_tensor_to_memory(z, MPIGRAD_FLOAT64, 6, got));
     for (int i = 0; i < 6; ++i) CHECK(fabs(got[i] - 6 * values[i]) < 1e-12);
   }
   // Memory that changes after it was read.
@@ -358,13 +358,13 @@ static void test_communication(void) {
   for (int i = 0; i < 6; ++i) values[i] = 10 * rank + i;
   OK(mpigrad_tensor_over(values, MPIGRAD_FLOAT64, 1, six, &x));
   OK(mpigrad_bcast(x, world, ranks - 1, &y));
-  OK(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, got));
+  OK(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, 6, got));
   CHECK(got[5] == 10 * (ranks - 1) + 5);
   OK(mpigrad_shift(x, world, 1, &y));
-  OK(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, got));
+  OK(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, 6, got));
   CHECK(got[1] == 10 * ((rank + ranks - 1) % ranks) + 1);
   OK(mpigrad_exscan(x, world, MPIGRAD_REDUCE_SUM, &y));
-  OK(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, got));
+  OK(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, 6, got));
   CHECK(got[0] == 5 * rank * (rank - 1));
   mpigrad_tensor one;
   OK(mpigrad_tensor_full(MPIGRAD_FLOAT64, 0, NULL, 1 + rank, &one));
@@ -411,7 +411,7 @@ static void test_halos(void) {
     const int periodic[2] = {mode & 1, mode >> 1};
     OK(mpigrad_halo_create(world, 2, grid, periodic, low, high, &halo));
     OK(mpigrad_halo_exchange(halo, x, &y));
-    OK(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, got));
+    OK(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, 42, got));
     int wrong = 0;
     for (int i = 0; i < 6; ++i)
       for (int j = 0; j < 7; ++j) {
@@ -565,9 +565,9 @@ static void test_loops(void) {
     OK(mpigrad_sum_all(x, &loss));
     OK(mpigrad_tape_gradient(tape, loss, 1, &b, 0, &db));
     OK(mpigrad_tape_destroy(tape));
-    OK(mpigrad_tensor_to_memory(x, MPIGRAD_FLOAT64, found));
+    OK(mpigrad_tensor_to_memory(x, MPIGRAD_FLOAT64, 2, found));
     CHECK(fabs(found[0] - 2.0 / 3) < 1e-10 && fabs(found[1] - 1.0 / 3) < 1e-10);
-    OK(mpigrad_tensor_to_memory(db, MPIGRAD_FLOAT64, found));
+    OK(mpigrad_tensor_to_memory(db, MPIGRAD_FLOAT64, 2, found));
     CHECK(fabs(found[0] - 1) < 1e-10 && fabs(found[1] - 1) < 1e-10);
   }
   OK(mpigrad_tape_begin(&tape));
@@ -575,7 +575,7 @@ static void test_loops(void) {
   OK(mpigrad_multiply(x, b, &db));
   OK(mpigrad_sum_all(db, &loss));
   OK(mpigrad_tape_gradient(tape, loss, 1, &b, 0, &db));
-  OK(mpigrad_tensor_to_memory(db, MPIGRAD_FLOAT64, found));
+  OK(mpigrad_tensor_to_memory(db, MPIGRAD_FLOAT64, 2, found));
   CHECK(found[0] == 1 && found[1] == 0);  // x counts as a constant: b^2, not 3 b^2
   OK(mpigrad_tape_destroy(tape));
   (void)value;

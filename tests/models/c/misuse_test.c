@@ -80,13 +80,16 @@ static void test_arguments(void) {
   void* place;
   REFUSED(mpigrad_tensor_data(x, MPIGRAD_FLOAT32, &data), MPIGRAD_INVALID_ARGUMENT, "elements of float32, but x is float64 [2]");
   REFUSED(mpigrad_tensor_mutable_data(x, MPIGRAD_INT64, &place), MPIGRAD_INVALID_ARGUMENT, "elements of int64");
-  REFUSED(mpigrad_tensor_to_memory(x, MPIGRAD_FLOAT32, memory), MPIGRAD_INVALID_ARGUMENT, "elements of float32");
+  REFUSED(mpigrad_tensor_to_memory(x, MPIGRAD_FLOAT32, 2, memory), MPIGRAD_INVALID_ARGUMENT, "elements of float32");
+  REFUSED(mpigrad_tensor_to_memory(y, MPIGRAD_FLOAT64, 2, memory), MPIGRAD_INVALID_ARGUMENT,
+          "the memory has 2 elements, but x is float64 [2, 2]");
   mpigrad_tensor constant;
   OK(mpigrad_tensor_over_constant(memory, MPIGRAD_FLOAT64, 1, two, &constant));
   REFUSED(mpigrad_tensor_mutable_data(constant, MPIGRAD_FLOAT64, &place), MPIGRAD_ERROR, "read-only");
   const int64_t zero_stride[1] = {0};
-  REFUSED(mpigrad_tensor_to_strided(x, MPIGRAD_FLOAT64, 1, zero_stride, memory), MPIGRAD_ERROR, "stride");
-  REFUSED(mpigrad_tensor_to_strided(x, MPIGRAD_FLOAT64, 2, two_two, memory), MPIGRAD_ERROR, "stride");
+  REFUSED(mpigrad_tensor_to_strided(x, MPIGRAD_FLOAT64, 1, two, zero_stride, memory), MPIGRAD_ERROR, "stride");
+  REFUSED(mpigrad_tensor_to_strided(x, MPIGRAD_FLOAT64, 2, two_two, two_two, memory), MPIGRAD_INVALID_ARGUMENT,
+          "the memory has the shape [2, 2], but x is float64 [2]");
   int64_t shape[1];
   REFUSED(mpigrad_tensor_shape(y, 1, shape), MPIGRAD_INVALID_ARGUMENT, "there are 2 dimensions, and places for 1");
   double value;
