@@ -45,7 +45,8 @@ void add(std::array<double, 3>& sums, const std::vector<double>& g, const std::v
   }
 }
 
-std::string describe(double factor, bool parallel, int ranks) {
+std::string describe(double gradient, double factor, bool parallel, int ranks) {
+  if (!std::isfinite(gradient)) return "the gradient is not finite";
   const auto is = [&](double x) { return parallel && std::abs(factor - x) < 1e-6 * x; };
   if (is(ranks))
     return fmt::format(
@@ -74,6 +75,7 @@ BatchReport batch_check(const BatchLoss& loss, const Tensors& inputs, const Comm
     require(x.rank() > 0 && x.dim(0) == inputs[0].dim(0) && !x.layout(),
             "[invariant] inputs are plain tensors of one number of samples: {} and {}", inputs[0], x);
   const std::int64_t samples = inputs[0].dim(0);
+  require(samples > 1, "[invariant] a batch that is divided has at least two samples: {}", inputs[0]);
   const auto alone = gradient_of(loss, inputs, options.same, 0, samples, comm.subgroup(std::array{rank}));
 
   std::vector<std::vector<std::int64_t>> divisions(3);  // cuts
@@ -90,7 +92,7 @@ BatchReport batch_check(const BatchLoss& loss, const Tensors& inputs, const Comm
     std::size_t next = 0;
     for (const auto& x : inputs) {
       if (!is_differentiable(x.dtype())) continue;
-      const auto width = static_cast<std::size_t>(samples > 0 ? x.elements() / samples : 0);
+      const auto width = alone.rows[next].size() / static_cast<std::size_t>(samples);  // numbers: a complex element has two
       add(rows, divided.rows[next], alone.rows[next], static_cast<std::size_t>(first) * width), ++next;
     }
     for (std::size_t i = 0; i < alone.same.size(); ++i) add(same, divided.same[i], alone.same[i], 0);
@@ -100,8 +102,9 @@ BatchReport batch_check(const BatchLoss& loss, const Tensors& inputs, const Comm
     const double norm = rows[2] + same[2], factor = norm > 0 ? (rows[1] + same[1]) / norm : 1;
     const double gradient = norm > 0 ? std::sqrt((rows[0] + same[0]) / norm) : std::sqrt(rows[0] + same[0]);
     const double value = std::abs(divided.value - alone.value) / std::max(std::abs(alone.value), 1e-300);
-    if (!(value <= report.value)) report.value = value;
-    if (gradient <= report.gradient) continue;
+    // NaN stays: no later division is worse.
+    if (!std::isnan(report.value) && !(value <= report.value)) report.value = value;
+    if (std::isnan(report.gradient) || gradient <= report.gradient) continue;
     report.gradient = gradient, report.factor = factor;
     // |g - f e|^2 = |g - e|^2 - (f - 1)^2 |e|^2, f the factor.
     const double rest = rows[0] + same[0] - (factor - 1) * (factor - 1) * norm;
@@ -109,10 +112,11 @@ BatchReport batch_check(const BatchLoss& loss, const Tensors& inputs, const Comm
   }
   report.passed = report.value <= options.tolerance && report.gradient <= options.tolerance;
   if (report.passed) return report;
-  report.message = report.gradient <= options.tolerance
-                       ? fmt::format("the loss differs from that of one rank by {:.2g}, relative", report.value)
-                       : fmt::format("{} (relative difference {:.2g}; of the loss {:.2g})",
-                                     describe(report.factor, report.parallel, ranks), report.gradient, report.value);
+  report.message =
+      report.gradient <= options.tolerance
+          ? fmt::format("the loss differs from that of one rank by {:.2g}, relative", report.value)
+          : fmt::format("{} (relative difference {:.2g}; of the loss {:.2g})",
+                        describe(report.gradient, report.factor, report.parallel, ranks), report.gradient, report.value);
   return report;
 }
 

@@ -34,7 +34,7 @@ struct BatchReport {
 // Compares value and gradient of a loss on the ranks of `comm` with those of the same batch on one rank (which computes it on a
 // communicator of its own). `inputs`: the whole batch, the same on all ranks; tensors [N, ...] that are divided along dimension
 // 0. Floating-point inputs are differentiated; others, such as labels, are passed on. Collective; exceptions of the loss pass
-// through. Errors: fewer than two ranks, no inputs, inputs of different numbers of samples.
+// through. Errors: fewer than two ranks or samples, no inputs, inputs of different numbers of samples.
 BatchReport batch_check(const BatchLoss& loss, const Tensors& inputs, const Communicator& comm,
                         const BatchCheckOptions& options = {});
 // The same; an Error on all ranks if it does not pass: "[invariant] NAME on 4 ranks: the gradient is 4 times that of one rank:

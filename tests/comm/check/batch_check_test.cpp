@@ -11,6 +11,7 @@
 #include "models/losses/contrastive/spread.h"
 #include "models/losses/contrastive/statistics.h"
 #include "models/losses/ranking.h"
+#include "ops/complex/complex.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
 #include "ops/reduce/reduce.h"
@@ -86,4 +87,26 @@ TEST_CASE("invariant: wrong losses are named with their factor") {
   }
   CHECK_THROWS_WITH(on_ranks(1, [](const Communicator& comm) { batch_check(mean_square, batch(), comm); }),
                     doctest::Contains("[invariant] a batch is divided over at least two ranks; this communicator has 1"));
+}
+
+TEST_CASE("invariant: NaN in any division is a failure, complex inputs are not") {
+  // NaN on rank 0 where it has `count` samples: the balanced division, one sample, all but one.
+  for (const std::int64_t count : {4, 1, 8})
+    for (const bool of_value : {true, false}) {
+      CAPTURE(count);
+      CAPTURE(of_value);
+      const auto loss = [=](const Tensors& x, const Tensors&, const Communicator& comm) -> Tensor {
+        const auto share = sum(square(x[0]));
+        if (comm.size() == 1 || comm.rank() != 0 || x[0].dim(0) != count) return share;
+        return of_value ? share + std::nan("") : share + sum(sqrt(square(x[0] - constant(x[0]))));
+      };
+      CHECK(audit(loss, 2).find(of_value ? "the loss differs from that of one rank by nan" : "the gradient is not finite") == 0);
+    }
+  const auto x = batch();
+  on_ranks(3, [&](const Communicator& comm) {
+    require_invariant(
+        "power", [](auto& z, auto&, auto&) { return sum(real(z[0] * conj(z[0]))); }, {complex(x[0], x[1])}, comm);
+    CHECK_THROWS_WITH(batch_check([](auto& z, auto&, auto&) { return sum(z[0]); }, {slice(x[0], 0, 0, 1)}, comm),
+                      "[invariant] a batch that is divided has at least two samples: float64 [1, 4]");
+  });
 }
