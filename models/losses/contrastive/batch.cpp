@@ -120,6 +120,7 @@ Communicator sample_group(const Tensor& z) {
 }
 
 Batch inspect(std::string_view loss, const Tensors& views, const Communicator& comm, const BatchRules& rules) {
+  require(!views.empty(), "[{}] there are no views", loss);
   Header mine = header_of(views, comm, rules);
   Batch batch;
   batch.comm = comm;

@@ -39,6 +39,7 @@ Tensor next_centre(const Tensor& centre, const Tensors& teacher, const Communica
   require(momentum >= 0 && momentum <= 1, "[dino] the centre's momentum is in [0, 1], got {}", momentum);
   Untaped scope;
   const auto batch = inspect("dino", teacher, comm, {.smallest = 1, .refuse_zeros = false});
+  require(centre.shape() == Shape{batch.width}, "[dino] the centre is {}, scores have width {}", centre, batch.width);
   Tensor sums;
   for (const auto& t : batch.views) sums = sums ? sums + sum(t, {0}) : sum(t, {0});
   const auto mean =

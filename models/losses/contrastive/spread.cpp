@@ -1,6 +1,7 @@
 #include "models/losses/contrastive/spread.h"
 
 #include <cmath>
+#include <limits>
 
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
@@ -81,7 +82,9 @@ Tensor koleo(const Tensor& z, const Communicator& comm, const KoLeoAttributes& a
     const auto products = matmul(mine, all, {.transpose_b = true});
     nearest = argmax(masked(products, diagonal(batch.here, batch.all, batch.first, z.device()), -2), 1);
   }
-  const auto distance = sqrt(sum(square(mine - take(all, nearest)), {1}));
+  // Equal embeddings have no direction apart: their derivative is 0, not NaN.
+  const auto squares = clamp(sum(square(mine - take(all, nearest)), {1}), 1e-24, std::numeric_limits<double>::infinity());
+  const auto distance = sqrt(squares);
   return batch.share(sum(log(distance + at.epsilon)) * (-1 / static_cast<double>(batch.all)));
 }
 

@@ -44,7 +44,7 @@ struct KoLeoAttributes {
 //
 //   L = -1/N sum over n of log( min over m != n of |u_n - u_m| + epsilon )
 //
-// Each rank's rows against the gathered ones.
+// Distances below 1e-12 count as 1e-12, with derivative 0. Each rank's rows against the gathered ones.
 Tensor koleo(const Tensor& z, const Communicator& comm, const KoLeoAttributes& attributes = {});
 
 }  // namespace mpigrad::contrastive

@@ -12,6 +12,7 @@
 #include "models/losses/contrastive/gradient_cache.h"
 #include "models/losses/contrastive/moco.h"
 #include "models/losses/contrastive/pairs.h"
+#include "models/losses/contrastive/spread.h"
 #include "models/losses/contrastive/statistics.h"
 #include "models/losses/contrastive/swav.h"
 #include "models/nn/layers.h"
@@ -160,6 +161,27 @@ TEST_CASE("contrastive: zeros are allowed on request, with finite gradients") {
       const auto share = losses::nt_xent(a, b, comm, {.refuse_zeros = false, .form = form});
       require(std::isfinite(share.item()), "[test] {}", share.item());
       for (const double value : tape.gradient(share, {b})[0].to_vector()) require(std::isfinite(value), "[test] {}", value);
+    }
+  });
+}
+
+TEST_CASE("contrastive: equal embeddings have a finite gradient of koleo") {
+  on_ranks(2, [](const Communicator& comm) {
+    // Rows 0 and 1 are equal, on one rank, or on both.
+    for (const std::int64_t cut : {2, 1}) {
+      const auto all = from_vector({3, 2}, {1, 0, 1, 0, 0, 1}, DType::float64);
+      const auto z = slice(all, 0, comm.rank() == 0 ? 0 : cut, comm.rank() == 0 ? cut : 3).as_variable();
+      Tape tape;
+      const auto share = losses::koleo(z, comm);
+      CHECK(total(share, comm) == doctest::Approx(-(2 * std::log(1e-8) + std::log(std::sqrt(2.0))) / 3).epsilon(1e-4));
+      const auto gradient = allgather(tape.gradient(share, {z})[0], comm).to_vector();
+      // Row 2 is turned away from row 0, its nearest one.
+      CHECK(gradient[0] == 0);
+      CHECK(gradient[1] == doctest::Approx(1.0 / 6));
+      CHECK(gradient[2] == 0);
+      CHECK(gradient[3] == 0);
+      CHECK(gradient[4] == doctest::Approx(1.0 / 6));
+      CHECK(gradient[5] == 0);
     }
   });
 }

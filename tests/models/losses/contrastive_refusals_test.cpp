@@ -8,6 +8,7 @@
 #include "comm/distributed/distributed.h"
 #include "comm/distributed/invariant.h"
 #include "framework/optim/optimizer.h"
+#include "models/losses/contrastive/dino.h"
 #include "models/losses/contrastive/moco.h"
 #include "models/losses/contrastive/pairs.h"
 #include "models/losses/contrastive/statistics.h"
@@ -206,4 +207,11 @@ TEST_CASE("contrastive: a refused step leaves the weights as they were") {
     step(0);
     require(parameters[0].value.to_vector() != before, "[test] the next step works");
   });
+}
+
+TEST_CASE("contrastive: a teacher without views, or with another width than the centre, is refused") {
+  const auto scores = random_tensor({2, 3}, 1);
+  check_refused("[dino] there are no views", [&](const Communicator& comm) { losses::next_centre(zeros({3}), {}, comm); });
+  check_refused("[dino] the centre is float32 [1], scores have width 3",
+                [&](const Communicator& comm) { losses::next_centre(zeros({1}, DType::float32), {scores}, comm); });
 }
