@@ -26,6 +26,7 @@ Strides checked_strides(std::string_view reader, const void* memory, const Tenso
 
 // Whether each element has a place of its own: the strides, sorted by size, step over all that the smaller ones reach.
 bool apart(const Shape& shape, const Strides& strides) {
+  if (shape.elements() == 0) return true;
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;
   for (int d = 0; d < shape.rank(); ++d)
     if (shape[d] > 1) steps.emplace_back(std::abs(strides[static_cast<std::size_t>(d)]), shape[d]);

@@ -32,7 +32,7 @@ contains
 
   subroutine test_arrays()
     integer, parameter :: nx = 4, ny = 3, nz = 2
-    real(8), target :: a(nx, ny, nz), u(0:nx + 1, 0:ny + 1), back(nx, ny), seven(2, 1, 3, 1, 2, 1, 2), empty(0, 3)
+    real(8), target :: a(nx, ny, nz), u(0:nx + 1, 0:ny + 1), back(nx, ny), seven(2, 1, 3, 1, 2, 1, 2), empty(2, 0, 3)
     real(4), target :: single(nx)
     integer(4), target :: i4(nx, ny)
     integer(8), target :: i8(nx, ny)
@@ -95,6 +95,8 @@ contains
     call mpigrad_tensor_from(empty, x)
     call mpigrad_tensor_elements(x, n)
     call check('no elements', n == 0)
+    call mpigrad_tensor_to(x, empty, status)
+    call check('no elements are written', status == mpigrad_ok)
     single = 1
     i4 = 2
     i8 = 3

@@ -121,4 +121,5 @@ TEST_CASE("strided memory: what cannot be meant is refused") {
   CHECK(error_text([&] { to_strided({}, a.data(), {}); }) == "[to_strided] this is no tensor");
   CHECK(from_strided(a.data(), {2, 3}, {0, 1}, f64).elements() == 6);  // reading an element twice is allowed
   CHECK(from_strided(nullptr, {0, 3}, {3, 1}, f64).elements() == 0);
+  to_strided(zeros({3, 0, 2}, f64), a.data(), {3, 3, 3});  // no elements share a place
 }
