@@ -2,6 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "ops/backends/blas/blas.h"
 #include "ops/backends/implementation.h"
 #include "ops/reduce/reduce.h"
@@ -195,6 +202,25 @@ TEST_CASE("OpenBLAS uses the kernels for the processor's instructions") {
     for (std::size_t i = 0; i < c.size(); ++i) CHECK(c[i] == doctest::Approx(plain[i]).epsilon(1e-12));
   }
 #endif
+}
+
+TEST_CASE("OpenBLAS keeps its kernels while other threads may compute") {
+  const std::string before = mpigrad::cpu::blas_kernels();
+  const char* const set = std::getenv("OPENBLAS_CORETYPE");
+  const std::string named = set ? set : "";
+  if (!use_blas_kernels("Prescott")) return;
+  unsetenv("OPENBLAS_CORETYPE");
+  {
+    // With this one more threads than OpenBLAS has.
+    std::latch end(1);
+    std::vector<std::jthread> others;
+    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) others.emplace_back([&] { end.wait(); });
+    CHECK(!mpigrad::cpu::choose_blas_kernels());
+    CHECK(mpigrad::cpu::blas_kernels() == "Prescott");
+    end.count_down();
+  }
+  CHECK(use_blas_kernels(before));
+  if (set) setenv("OPENBLAS_CORETYPE", named.c_str(), 1);
 }
 
 TEST_CASE_TEMPLATE("channel statistics", T, float, double) {

@@ -11,8 +11,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <string>
+#include <system_error>
 
 #include "framework/base/error.h"
 #include "ops/backends/blas/blas.h"
@@ -57,20 +60,32 @@ bool use_blas_kernels(const std::string& name) {
 namespace {
 
 #if defined(__x86_64__)
-// OpenBLAS chooses by the processor's model when it is loaded. Here the instructions choose, when this library is loaded and no
-// other thread computes yet, unless the user has chosen.
-[[maybe_unused]] const bool chosen = [] {
-  if (std::getenv("OPENBLAS_CORETYPE") != nullptr) return false;
+// The number of threads of this process, 0 if the system does not say.
+int threads_of_process() {
+  std::error_code error;
+  std::filesystem::directory_iterator threads("/proc/self/task", error);
+  return error ? 0 : static_cast<int>(std::distance(threads, {}));
+}
+#endif
+
+// OpenBLAS chooses by the processor's model when it is loaded; here the instructions choose.
+[[maybe_unused]] const bool chosen = choose_blas_kernels();
+
+}  // namespace
+
+bool choose_blas_kernels() {
+#if defined(__x86_64__)
+  if (std::getenv("OPENBLAS_CORETYPE") != nullptr || threads_of_process() > openblas_get_num_threads()) return false;
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
   const auto better = better_blas_kernels(openblas_get_corename(), avx2, avx512);
   return !better.empty() && use_blas_kernels(std::string(better));
-}();
+#else
+  return false;
 #endif
-
-}  // namespace
+}
 
 template <>
 bool gemm_is_threaded<double>() {

@@ -13,6 +13,7 @@ bool gemm_is_threaded<double>() {
 }
 
 bool use_blas_kernels(const std::string&) { return false; }
+bool choose_blas_kernels() { return false; }
 
 template <>
 void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t lda,
