@@ -65,6 +65,15 @@ static void test_memory(void) {
   REFUSED(mpigrad_tensor_over_released((char*)memory + 1, MPIGRAD_FLOAT64, 1, six, release, &one, &kept), MPIGRAD_ERROR,
           "multiple of");
   CHECK(released == 1);
+  // Memory that is refused stays the program's.
+  const int64_t below[1] = {-1}, huge[1] = {INT64_MAX / 2}, rest[2] = {2, -1};
+  REFUSED(mpigrad_tensor_over_released(memory, MPIGRAD_FLOAT64, 1, below, release, &one, &kept), MPIGRAD_ERROR, "not negative");
+  REFUSED(mpigrad_tensor_over_released(memory, MPIGRAD_FLOAT64, 1, huge, release, &one, &kept), MPIGRAD_ERROR, "larger than any");
+  CHECK(released == 1);
+  // An extent may be -1.
+  OK(mpigrad_reshape(x, 2, rest, &view));
+  OK(mpigrad_tensor_shape(view, 8, extents));
+  CHECK(extents[0] == 2 && extents[1] == 10);
   const double constant[6] = {1, 2, 3, 4, 5, 6};
   OK(mpigrad_tensor_over_constant(constant, MPIGRAD_FLOAT64, 1, six, &kept));
   double value = 0;

@@ -112,6 +112,11 @@ static void test_operands(void) {
   REFUSED(mpigrad_reshape(x, 1, three, out), MPIGRAD_ERROR, "[reshape]");
   REFUSED(mpigrad_conv(x, x, NULL, NULL, NULL, MPIGRAD_PADDING_ZEROS, 1, out), MPIGRAD_ERROR, "needs [N, D, H, W, C]");
   REFUSED(mpigrad_conv(x, x, NULL, NULL, NULL, 5, 1, out), MPIGRAD_INVALID_ARGUMENT, "mode is one of the constants 0 to 4");
+  double places[4] = {0};
+  REFUSED(mpigrad_tensor_to_strided(y, MPIGRAD_FLOAT64, 0, NULL, NULL, places), MPIGRAD_INVALID_ARGUMENT,
+          "[mpigrad_tensor_to_strided]");
+  REFUSED(mpigrad_tensor_to_strided(y, MPIGRAD_FLOAT32, 0, NULL, NULL, places), MPIGRAD_INVALID_ARGUMENT,
+          "[mpigrad_tensor_to_strided]");
   const int axes[1] = {3};
   REFUSED(mpigrad_sum(x, 1, axes, 0, out), MPIGRAD_ERROR, "[sum]");
   REFUSED(mpigrad_fft(x, 1, axes, out), MPIGRAD_ERROR, "fft");
