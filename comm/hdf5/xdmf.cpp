@@ -28,6 +28,24 @@ std::string xml(const std::string& text, const std::string& where) {
   return result;
 }
 
+// The name of a file or a dataset in `file:/dataset`. Error: names that viewers do not find; VTK shows other memory then.
+std::string place(const std::string& name, const std::string& where) {
+  auto text = xml(name, where);
+  const bool found = name.find(':') == std::string::npos && name.front() != ' ' && name.back() != ' ' &&
+                     std::all_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  require(found, "{}: viewers do not find '{}': names of files and datasets have only ASCII, no ':' and no blank at either end",
+          where, printable(name));
+  return text;
+}
+
+// The file's own name in its folder without links: what viewers make of "folder/../file" if the folder is a link.
+std::filesystem::path without_links(const std::filesystem::path& path) {
+  const auto whole = std::filesystem::absolute(path).lexically_normal();
+  std::error_code error;
+  const auto folder = std::filesystem::weakly_canonical(whole.parent_path(), error);
+  return error ? whole : folder / whole.filename();
+}
+
 struct XdmfType {
   const char* name;
   int bytes;
@@ -72,10 +90,7 @@ class StepText {
   StepText(const std::filesystem::path& path, const XdmfStep& step, const XdmfOptions& options)
       : options_(options), where_(fmt::format("[write_xdmf] {}", step.hdf5.string())) {
     const Hdf5Reader file(step.hdf5);
-    const auto folder = std::filesystem::absolute(path).parent_path().lexically_normal();
-    const auto heavy = std::filesystem::absolute(step.hdf5).lexically_normal();
-    file_ = heavy.lexically_relative(folder).string();
-    require(file_.find(':') == std::string::npos, "{}: XDMF takes ':' for the end of the name of a file", where_);
+    file_ = place(without_links(step.hdf5).lexically_relative(without_links(path).parent_path()).string(), where_);
     auto fields = options.fields;
     if (fields.empty())
       for (const auto& dataset : file.datasets())
@@ -133,7 +148,7 @@ class StepText {
   std::string item(const Hdf5Dataset& dataset, std::int64_t sample, std::int64_t channel) const {
     const auto [type, bytes] = xdmf_type(dataset.type);
     const auto heavy = fmt::format(R"(<DataItem Dimensions="{}" NumberType="{}" Precision="{}" Format="HDF">{}:/{}</DataItem>)",
-                                   joined(dataset.shape, " "), type, bytes, xml(file_, where_), xml(dataset.name, where_));
+                                   joined(dataset.shape, " "), type, bytes, file_, place(dataset.name, where_));
     if (dataset.shape.rank() == 3) return fmt::format("          {}\n", heavy);
     const auto box = joined(extents_, " ");
     return fmt::format(

@@ -32,7 +32,8 @@ struct XdmfOptions {
 //
 // By the calling process only, on one rank, when the HDF5 files are complete: after write_hdf5(), which is collective. Errors: no
 // steps; times that do not ascend; `path` exists and is not to be overwritten; a file or a dataset that is missing, has another
-// shape, has complex numbers or none; fields of different extents; names that XML cannot hold.
+// shape, has complex numbers or none; fields of different extents; names of files or datasets that viewers do not find, with
+// other characters than ASCII, with ':', or with a blank at either end.
 void write_xdmf(const std::filesystem::path& path, const std::vector<XdmfStep>& steps, const XdmfOptions& options = {});
 
 }  // namespace mpigrad

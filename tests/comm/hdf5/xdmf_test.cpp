@@ -213,6 +213,21 @@ TEST_CASE("xdmf: a series of fields names what is in the HDF5 files of any numbe
   }
 }
 
+TEST_CASE("xdmf: paths are those of the file system, in a folder that is a link, too") {
+  if (without_hdf5("xdmf links")) return;
+  const Folder folder;
+  std::filesystem::create_directories(folder / "disk" / "deep");
+  std::filesystem::create_directory_symlink(folder / "disk" / "deep", folder / "link");
+  write_hdf5(folder / "x.h5", "x", ones({2, 3, 4}));
+  write_hdf5(folder / "link" / "y.h5", "y", ones({2, 3, 4}));
+  write_xdmf(folder / "link" / "x.xdmf", {{folder / "x.h5", 0}});
+  write_xdmf(folder / "y.xdmf", {{folder / "link" / "y.h5", 0}});
+  for (const auto& path : {folder / "link" / "x.xdmf", folder / "y.xdmf"}) {
+    const auto item = series_of(path).only("Grid").only("Attribute").only("DataItem");
+    CHECK(elements_of(item, path.parent_path()) == std::vector<double>(24, 1.0));
+  }
+}
+
 TEST_CASE("xdmf: misuse is refused by name") {
   if (without_hdf5("xdmf misuse")) return;
   const Folder folder;
@@ -238,7 +253,14 @@ TEST_CASE("xdmf: misuse is refused by name") {
   CHECK(has(text({step}, {.fields = {"x"}}), "x.xdmf: the file exists already"));
   write_xdmf(folder / "x.xdmf", {step}, {.fields = {"x"}, .overwrite = true});
   std::filesystem::copy_file(folder / "x.h5", folder / "a:b.h5");
-  CHECK(has(text({{folder / "a:b.h5", 0}}, {.fields = {"x"}, .overwrite = true}), "XDMF takes ':' for the end"));
+  CHECK(has(text({{folder / "a:b.h5", 0}}, {.fields = {"x"}, .overwrite = true}), "viewers do not find 'a:b.h5'"));
+  std::filesystem::copy_file(folder / "x.h5", folder / "\u00fc.h5");
+  CHECK(has(text({{folder / "\u00fc.h5", 0}}, {.fields = {"x"}, .overwrite = true}), "viewers do not find"));
+  for (const std::string name : {"a:b", " x", "x ", "\u00fc"}) {
+    CAPTURE(name);
+    write_hdf5(folder / "names.h5", name, ones({2, 3, 4}), true);
+    CHECK(has(text({{folder / "names.h5", 0}}, {.overwrite = true}), "names of files and datasets have only ASCII"));
+  }
   write_hdf5(folder / "none.h5", "z", ones({4}));
   CHECK(has(text({{folder / "none.h5", 0}}, {.overwrite = true}), "no dataset of real numbers is [N, D, H, W, C]"));
 }
