@@ -68,8 +68,11 @@ std::int64_t number_of(std::string_view text, const std::string& rule) {
 }  // namespace
 
 void LabelRules::apply(std::vector<std::int32_t>& labels, const std::string& name) const {
-  if (!any()) return;
   constexpr std::int32_t unset = std::numeric_limits<std::int32_t>::min();
+  if (!any()) {
+    const auto least = std::min_element(labels.begin(), labels.end());
+    if (least == labels.end() || *least >= 0) return;
+  }
   std::vector<std::int32_t> table(1 << 12, unset);  // most labels are small: no search in the rules for each cell
   for (auto& label : labels) {
     const bool small = label >= 0 && static_cast<std::size_t>(label) < table.size();
@@ -80,7 +83,7 @@ void LabelRules::apply(std::vector<std::int32_t>& labels, const std::string& nam
     const auto stored = label;
     if (std::find(ignored.begin(), ignored.end(), stored) != ignored.end()) label = ignored_label;
     else if (const auto found = numbers.find(stored); found != numbers.end()) label = static_cast<std::int32_t>(found->second);
-    else require(stored >= 0, "[data] {}: a label is {}; labels must not be negative", name, stored);
+    else require(stored >= 0, "[data] {}: a label is {}; labels that no rule names must not be negative", name, stored);
     if (small) table[static_cast<std::size_t>(stored)] = label;
   }
 }

@@ -158,8 +158,8 @@ VolumeLabels read_nifti_labels(const std::filesystem::path& path) {
   for_each_value(labels.header, stored, file.name, [&](std::size_t i, double value) {
     constexpr double most = std::numeric_limits<std::int32_t>::max(), close = 1e-3;
     const double label = std::round(value);
-    if (!(label >= 0 && label <= most && std::abs(value - label) <= close))
-      fail("[nifti] {}: {} at {} [z, y, x] is not a label: labels are whole numbers from 0 to {:.0f}, to within {}", file.name,
+    if (!(std::abs(label) <= most && std::abs(value - label) <= close))
+      fail("[nifti] {}: {} at {} [z, y, x] is not a label: labels are whole numbers of up to {:.0f}, to within {}", file.name,
            value, place_of(static_cast<std::int64_t>(i), extents), most, close);
     labels.values[i] = static_cast<std::int32_t>(label);
   });

@@ -21,7 +21,7 @@ constexpr std::string_view nifti_name = "NIfTI";
 // x is the fastest axis in the file; channels, the fourth dimension, are the slowest. The spacing is 1 where the file has 0 or a
 // number that is not finite; lengths are in the file's units (none: millimetres). `affine` is the file's sform, else its qform,
 // else only the spacing, with t = 0 (a form is missing if its code is not positive or its numbers are not finite); `placed` is
-// true if one of the codes is positive. `bytes` are the 348 or 540 bytes of the file's header, with little-endian numbers.
+// true if the file has one of the forms. `bytes` are the 348 or 540 bytes of the file's header, with little-endian numbers.
 //
 // Reads only the header; of a packed file no more is unpacked. Whether the file has all its elements is checked by the functions
 // below.
@@ -29,8 +29,8 @@ VolumeHeader read_nifti_header(const std::filesystem::path& path);
 VolumeValues read_nifti_volume(const std::filesystem::path& path);
 
 // Reads a file of one channel whose values, stored as integers or floating-point numbers, are whole to within 0.001: programs
-// that resample labels write such numbers. Errors in addition to those above: more than one channel; a value that is not within
-// 0.001 of a whole number from 0 to 2^31 - 1, with its place.
+// that resample labels write such numbers. Labels may be negative; LabelRules says what those are. Errors in addition to those
+// above: more than one channel; a value that is not within 0.001 of a whole number of up to 2^31 - 1, with its place.
 VolumeLabels read_nifti_labels(const std::filesystem::path& path);
 
 // Writes labels [D, H, W] on the cells of `like`. If one of the functions above returned `like`, its version, spacing, qform,

@@ -144,12 +144,11 @@ void set_nifti_geometry(VolumeHeader& volume, const NiftiHeader& header) {
   const auto& l = *header.layout;
   const auto code = [&](std::size_t at) { return whole(header.bytes, at, l.form_size); };
   volume.spacing = spacing_of(header);
-  volume.placed = code(l.qform) > 0 || code(l.sform) > 0;
   volume.affine = {volume.spacing[2], 0, 0, 0, 0, volume.spacing[1], 0, 0, 0, 0, volume.spacing[0], 0};
   if (code(l.sform) > 0)
-    if (const auto sform = sform_of(header); finite(sform)) return void(volume.affine = sform);
+    if (const auto sform = sform_of(header); finite(sform)) return void((volume.affine = sform, volume.placed = true));
   if (code(l.qform) > 0)
-    if (const auto qform = qform_of(header, volume.spacing); finite(qform)) volume.affine = qform;
+    if (const auto qform = qform_of(header, volume.spacing); finite(qform)) volume.affine = qform, volume.placed = true;
 }
 
 }  // namespace mpigrad::data

@@ -92,7 +92,8 @@ void write_nifti_labels(const fs::path& path, std::span<const std::int32_t> labe
            Shape{cell / e[2] / e[1], cell / e[2] % e[1], cell % e[2]});
     most = std::max(most, labels[i]);
   }
-  const bool packed = path.extension() == ".gz" || path.extension() == ".GZ";
+  const auto ending = path.extension().string();
+  const bool packed = ending.size() == 3 && (ending[1] | 0x20) == 'g' && (ending[2] | 0x20) == 'z';  // in either case
   require(!packed || gzip_available(), "[nifti] {}: this build cannot write gzip: install zlib1g-dev and configure again", name);
   require_place(path, overwrite);
 

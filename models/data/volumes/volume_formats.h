@@ -18,7 +18,7 @@ struct VolumeFormat {
   // Errors of all functions name the file. read_header() reads no elements.
   VolumeHeader (*read_header)(const std::filesystem::path& path);
   VolumeValues (*read_values)(const std::filesystem::path& path);
-  // Whole numbers, at least 0, of one channel; other values are an Error.
+  // Whole numbers of one channel, also negative ones; other values are an Error.
   VolumeLabels (*read_labels)(const std::filesystem::path& path);
   // float32, scaled in double from its own least and greatest finite value to [0, 1]; a constant volume becomes 0.
   augment::Sample (*read_scaled)(const std::filesystem::path& path);

@@ -61,8 +61,10 @@ TEST_CASE("nifti: geometry in either byte order, sform before qform before spaci
   const float none = std::numeric_limits<float>::quiet_NaN();
   put(file, 254, std::int16_t{1}), put_floats(file, 280, {none});
   check_near(header(file).affine, Affine{0, 0, 4, 10, 2, 0, 0, 20, 0, 3, 0, 30});
+  CHECK(header(file).placed);
   put_floats(file, 268, {none});
   CHECK(header(file).affine == Affine{2, 0, 0, 0, 0, 3, 0, 0, 0, 0, 4, 0});
+  CHECK(!header(file).placed);
 }
 
 TEST_CASE("nifti: units, and spacing that is none") {

@@ -143,7 +143,9 @@ TEST_CASE("volumes: rules for labels, by file and as a source of its own") {
   rules.apply(labels, "l.nii");
   CHECK(labels == std::vector<std::int32_t>{0, 1, 0, 2, data::ignored_label, data::ignored_label, 5, 5000, 1});
   labels = {-1};
-  CHECK(has(error_text([&] { rules.apply(labels, "l.nii"); }), "l.nii: a label is -1; labels must not be negative"));
+  CHECK(has(error_text([&] { rules.apply(labels, "l.nii"); }),
+            "l.nii: a label is -1; labels that no rule names must not be negative"));
+  CHECK(has(error_text([&] { data::LabelRules().apply(labels, "l.nii"); }), "l.nii: a label is -1"));
   // Exchanged labels: every stored label is looked up once.
   labels = {1, 2, 1};
   data::label_rules({"1=2", "2=1"}, {}).apply(labels, "");
@@ -166,6 +168,24 @@ TEST_CASE("volumes: rules for labels, by file and as a source of its own") {
   data::ForegroundCells foreground(source);
   for (const auto& cells : foreground.of(0))
     for (const auto cell : cells) CHECK(after[static_cast<std::size_t>(cell)] == 1);
+}
+
+TEST_CASE("volumes: rules name negative labels of NIfTI files") {
+  const Folder folder;
+  const auto image = folder / "a.nii", labels = folder / "l" / "a.nii";
+  write_volume(image, {3, 1, 1});
+  fs::create_directory(folder / "l");
+  write_file(labels, nifti_file({3, 1, 1}, 4, {-1, 0, -5}, {}));
+  const auto read = [&](const data::LabelRules& rules) {
+    const data::VolumeFolder source(image, folder / "l", {.labels = rules});
+    std::vector<std::int32_t> values(3);
+    source.read_targets(0, source.whole_of(0), reinterpret_cast<std::byte*>(values.data()));
+    CHECK(source.stored_labels(0) == values);
+    return values;
+  };
+  CHECK(read(data::label_rules({"-1=2"}, {-5})) == std::vector<std::int32_t>{2, 0, data::ignored_label});
+  CHECK(has(error_text([&] { read({}); }), "a.nii: a label is -1; labels that no rule names must not be negative"));
+  CHECK(has(error_text([&] { read(data::label_rules({}, {-1})); }), "a.nii: a label is -5"));
 }
 
 TEST_CASE("volumes: channels in files of their own, named as nnU-Net names them") {
