@@ -26,19 +26,26 @@ FNO3d::FNO3d(const FNO3dOptions& options) : o_(options) {
   const auto hidden = [&](double ratio) {
     return std::max<std::int64_t>(1, std::llround(ratio * static_cast<double>(o_.width)));
   };
-  if (o_.lifting > 0) lifting_.add(*this, "lifting1", {.out = hidden(o_.lifting), .activation = o_.activation});
-  lifting_.add(*this, o_.lifting > 0 ? "lifting2" : "lifting1", {.out = o_.width});
+  const auto product = [](std::int64_t out, Activation activation = Activation::none) {
+    return nn::Conv3dAttributes{.out = out, .activation = activation, .start = nn::WeightStart::uniform_fan_in};
+  };
+  if (o_.lifting > 0) lifting_.add(*this, "lifting1", product(hidden(o_.lifting), o_.activation));
+  lifting_.add(*this, o_.lifting > 0 ? "lifting2" : "lifting1", product(o_.width));
   for (std::int64_t i = 0; i < o_.layers; ++i) {
     const auto name = [i](const char* part) { return fmt::format("{}{}", part, i + 1); };
     spectral_.add(*this, name("spectral"), {.out = o_.width, .modes = o_.modes});
-    skips_.add(*this, name("skip"), {.out = o_.width, .bias = false});
+    auto skip = product(o_.width);
+    skip.bias = false;
+    skips_.add(*this, name("skip"), skip);
     if (o_.channel_mlp == 0) continue;
-    mlps_.add(*this, name("mlp") + "a", {.out = hidden(o_.channel_mlp), .activation = o_.activation});
-    mlps_.add(*this, name("mlp") + "b", {.out = o_.width});
+    mlps_.add(*this, name("mlp") + "a", product(hidden(o_.channel_mlp), o_.activation));
+    mlps_.add(*this, name("mlp") + "b", product(o_.width));
     gates_.add(*this, name("gate"));
   }
-  projection_.add(*this, "projection1", {.out = hidden(o_.projection), .activation = o_.activation});
-  projection_.add(*this, "projection2", {.out = o_.out, .whole = true});
+  projection_.add(*this, "projection1", product(hidden(o_.projection), o_.activation));
+  auto last = product(o_.out);
+  last.whole = true;
+  projection_.add(*this, "projection2", last);
 }
 
 Tensor FNO3d::Gate::operator()(const Tensor& taken) {

@@ -33,8 +33,8 @@ struct FNO3dOptions {
 //           y = activation(two products of channels of z + g x), g per channel  [channel_mlp, "soft-gating"]
 //
 // The last layer has no activations of z and y. Products of channels are convolutions with a kernel of 1; those of lifting,
-// projection and the channel MLP have a bias and the activation in between. Weights of these products start as Conv3d's, biases
-// at 0 and g at 1, which differs from neuraloperator; the spectral weights start as there.
+// projection and the channel MLP have a bias and the activation in between. g starts at 1; initial weights and biases have the
+// distributions of neuraloperator, too.
 //
 // The fields may be split in any way that spectral_conv() takes. A network that was built for some extents takes other extents,
 // too, if they have the modes.

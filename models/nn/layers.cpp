@@ -23,6 +23,9 @@ double volume(const Extent3& extent) { return static_cast<double>(extent[0] * ex
 thread_local LayerTrace* layer_trace = nullptr;
 thread_local const char* no_batch_statistics = nullptr;  // the reason, for the message
 
+// In +-1 / sqrt(fan_in).
+Initialiser uniform_fan_in(double fan_in) { return glorot_uniform(3 * fan_in, 3 * fan_in); }
+
 // True if channels of one group are on several ranks.
 bool cuts_inside(const Layout& channels, std::int64_t group) {
   const auto& cuts = channels.axes[static_cast<std::size_t>(channels.axis_of(0))].cuts;
@@ -34,8 +37,9 @@ bool cuts_inside(const Layout& channels, std::int64_t group) {
 Conv3d::Conv3d(Module& parent, const std::string& name, const Conv3dAttributes& attributes)
     : Module(parent, name), a_(attributes) {}
 
-Tensor Conv3d::bias(const LayoutPtr& layout) {
-  return a_.bias ? parameter("bias", {a_.out}, constant_value(0), false, layout) : Tensor();
+Tensor Conv3d::bias(double fan_in, const LayoutPtr& layout) {
+  const bool random = a_.start == WeightStart::uniform_fan_in;
+  return a_.bias ? parameter("bias", {a_.out}, random ? uniform_fan_in(fan_in) : constant_value(0), false, layout) : Tensor();
 }
 
 struct Conv3d::Convolved {
@@ -56,12 +60,13 @@ Conv3d::Convolved Conv3d::convolved(const Tensor& taken, bool with_bias, Activat
   const LayerProduct product{.weight = shape, .out = a_.out, .groups = a_.groups};
   const auto layouts = product_layouts(path(), input, product, a_.split, split(), a_.whole);
   const double fan_in = taps * static_cast<double>(shape[4]), fan_out = taps * static_cast<double>(a_.out / a_.groups);
-  const auto w =
-      parameter("weight", shape, a_.start == WeightStart::he_fan_out ? he_normal(fan_out) : glorot_uniform(fan_in, fan_out), true,
-                stored(layouts.weight, shape));
+  const auto start = a_.start == WeightStart::he_fan_out       ? he_normal(fan_out)
+                     : a_.start == WeightStart::uniform_fan_in ? uniform_fan_in(fan_in)
+                                                               : glorot_uniform(fan_in, fan_out);
+  const auto w = parameter("weight", shape, start, true, stored(layouts.weight, shape));
   auto padding = a_.padding;
   const auto x = cut_beside(spatial::with_copies(computed(input), padding), w, product);
-  const auto made = bias(layouts.bias);  // called here even where the bias is added later, because it declares the parameter
+  const auto made = bias(fan_in, layouts.bias);  // here even where the bias is added later, because it declares the parameter
   const auto b = with_bias ? made : Tensor();
   const ConvAttributes attributes{.stride = stride.value_or(a_.stride),
                                   .dilation = a_.dilation,
@@ -89,7 +94,7 @@ Tensor Conv3d::pooled(const Tensor& x, const std::string& name, Pooling pooling,
   LayerScope scope(name, average ? "avg_pool" : "max_pool");
   if (before) return scope.done(spatial::max_pool(z.plan, z.y, pool));
   return scope.done(average ? spatial::avg_pool(z.plan, z.y, pool, activation)
-                            : bias_activation(spatial::max_pool(z.plan, z.y, pool), bias(), activation));
+                            : bias_activation(spatial::max_pool(z.plan, z.y, pool), bias(1, {}), activation));
 }
 
 namespace {

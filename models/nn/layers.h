@@ -15,7 +15,12 @@
 
 namespace mpigrad::nn {
 
-enum class WeightStart : std::uint8_t { glorot_uniform, he_fan_out };  // he_fan_out: normal, variance 2 / (out * taps)
+// The distribution of the initial weights; biases are 0.
+enum class WeightStart : std::uint8_t {
+  glorot_uniform,
+  he_fan_out,      // normal, variance 2 / (out * taps)
+  uniform_fan_in,  // in +-1 / sqrt(in * taps), the bias, too, as in PyTorch's convolutions
+};
 
 struct Conv3dAttributes {
   std::int64_t out = 0;
@@ -31,7 +36,7 @@ struct Conv3dAttributes {
                                       // network's scores
 };
 enum class Pooling : std::uint8_t { average, maximum };
-// [N, D, H, W, C] -> [N, D', H', W', out]; bias 0 at the start.
+// [N, D, H, W, C] -> [N, D', H', W', out]
 class Conv3d : public Module {
  public:
   using Attributes = Conv3dAttributes;
@@ -56,7 +61,7 @@ class Conv3d : public Module {
   // `pool`: the pooling that follows, or null.
   Convolved convolved(const Tensor& x, bool with_bias, Activation activation, const std::optional<Triple>& stride,
                       const PoolAttributes* pool);
-  Tensor bias(const LayoutPtr& layout = {});
+  Tensor bias(double fan_in, const LayoutPtr& layout);
   Conv3dAttributes a_;
 };
 

@@ -224,11 +224,11 @@ Tensor SpectralConv3d::operator()(const Tensor& taken) {
   LayerScope scope(path(), "spectral_conv", shape.elements() + (a_.bias ? a_.out : 0));
   const auto x = scope.moved(placed(taken));
   const auto spectrum = spectrum_of(path(), x, a_.modes);
-  const auto variance = 1 / static_cast<double>(shape[3] + a_.out);
-  const auto w = parameter("weight", shape, he_normal(2 / variance), true, stored(layout_of_weight(spectrum.x, shape), shape));
+  const auto channels = static_cast<double>(shape[3] + a_.out);  // variances 1 / channels and 2 / channels
+  const auto w = parameter("weight", shape, he_normal(2 * channels), true, stored(layout_of_weight(spectrum.x, shape), shape));
   auto y = convolved(spectrum, x, w);
   if (a_.bias)
-    y = bias_activation(y, parameter("bias", {a_.out}, constant_value(0), false, layout_of_channels(y)), Activation::none);
+    y = bias_activation(y, parameter("bias", {a_.out}, he_normal(channels), false, layout_of_channels(y)), Activation::none);
   return scope.done(y);
 }
 

@@ -35,8 +35,8 @@ struct SpectralConv3dAttributes {
   bool bias = true;
 };
 // [N, D, H, W, C] -> [N, D, H, W, out]: spectral_conv() with the parameters weight and bias. Real and imaginary parts of the
-// weight start normal with variance 1 / (C + out), as in neuraloperator 2.0; the bias starts at 0. Any extents that have the
-// modes may follow build().
+// weight start normal with variance 1 / (C + out), the bias with variance 2 / (C + out), as in neuraloperator 2.0. Any extents
+// that have the modes may follow build().
 //
 // If the input that build() sees is split, each rank stores only the part of the weight that its frequencies use, with its
 // gradient and the optimizer's state; nothing is reduced along these axes of the grid. In mixed precision the layer computes in

@@ -46,6 +46,27 @@ TEST_CASE("FNO3d has as many parameters as neuraloperator's FNO") {
   CHECK(parameter_count({.modes = {8, 6, 5}, .width = 12, .lifting = 0, .channel_mlp = 0}, {1, 8, 8, 8, 1}) == 277501);
 }
 
+TEST_CASE("FNO3d starts with neuraloperator's distributions") {
+  FNO3d net({.modes = {1, 16, 9}, .width = 64, .layers = 1});
+  net.build(Shape{1, 1, 32, 32, 1}, {.seed = 1});
+  // The root mean square, and the largest element, of a parameter.
+  const auto of = [&](const char* name) {
+    double square = 0, largest = 0;
+    const auto values = net.parameters().find(name).value.to_vector();
+    for (const double v : values) square += v * v, largest = std::max(largest, std::abs(v));
+    return std::pair{std::sqrt(square / static_cast<double>(values.size())), largest};
+  };
+  CHECK(of("spectral1.weight").first == doctest::Approx(std::sqrt(1 / 128.0)).epsilon(0.01));
+  CHECK(of("spectral1.bias").first == doctest::Approx(std::sqrt(2 / 128.0)).epsilon(0.4));
+  for (const auto& [name, inputs] : {std::pair{"lifting1.weight", 3.0}, {"lifting1.bias", 3.0}, {"mlp1b.weight", 32.0}}) {
+    const auto [mean, largest] = of(name);
+    CHECK(mean == doctest::Approx(1 / std::sqrt(3 * inputs)).epsilon(0.15));
+    CHECK(largest <= 1 / std::sqrt(inputs));
+    CHECK(largest > 0.95 / std::sqrt(inputs));
+  }
+  CHECK(of("gate1.weight").first == 1);
+}
+
 TEST_CASE("FNO3d: training is the same on every grid") {
   for (const double channel_mlp : {0.5, 0.0}) {
     const auto network = small_fno(channel_mlp);

@@ -250,8 +250,9 @@ TEST_CASE("SpectralConv3d: two and one dimensions, other extents, half precision
   } lines;
   lines.build(Shape{2, 8, 2}, {.dtype = DType::float64});
   CHECK(lines.parameters().size() == 1);
-  const Tensor x = global_tensor({2, 6, 8, 2}, 1), y = planes(x), w = planes.parameters().find("conv.weight").value;
-  CHECK_NOTHROW(require_close("planes", y, reshape(spectral_conv(reshape(x, {2, 1, 6, 8, 2}), w), {2, 6, 8, 3})));
+  const Tensor x = global_tensor({2, 6, 8, 2}, 1), y = planes(x), w = planes.parameters().find("conv.weight").value,
+               bias = planes.parameters().find("conv.bias").value;
+  CHECK_NOTHROW(require_close("planes", y, reshape(spectral_conv(reshape(x, {2, 1, 6, 8, 2}), w, bias), {2, 6, 8, 3})));
   CHECK(lines(reshape(slice(x, 1, 0, 1), {2, 8, 2})).shape() == Shape{2, 8, 3});
   CHECK(has(error_text([&] { lines(x); }), "[conv] needs [N, W, C]"));
 
