@@ -69,7 +69,7 @@ Tensor Halo::exchange(const Tensor& x) const {
   Tensor result = x;
   for (int d = 0; d < x.rank(); ++d) {
     const auto& line = lines_[at(d)];
-    const auto [low, high] = std::pair(line.low, line.high);
+    const auto low = line.low, high = line.high;
     if (low == 0 && high == 0) continue;
     const auto n = x.dim(d);
     require(n >= std::max(low, high), "[halo] this rank has {} elements along dimension {}, fewer than the halo of {}: {}", n, d,
