@@ -30,8 +30,8 @@ struct CaseFindings {
 void to_json(nlohmann::ordered_json& json, const CaseFindings& findings);
 void from_json(const nlohmann::ordered_json& json, CaseFindings& findings);
 
-// Reads all files of a case: files that cannot be read, channels and labels on other cells than the image, values that are not
-// finite, channels of one value, labels that are no whole numbers or below 0.
+// Reads all files of a case: files that cannot be read, channels and labels on other cells than the image, a spacing that is not
+// that of the affine map, values that are not finite, channels of one value, labels that are no whole numbers or below 0.
 CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& rules);
 // The same for a sample of a source whose labels, if it has any, follow the rules.
 CaseFindings findings_of(const data::Source& source, std::int64_t sample);

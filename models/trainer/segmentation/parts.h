@@ -117,8 +117,8 @@ class ValueSummary {
  public:
   explicit ValueSummary(const data::Source& source);
   void add(std::int64_t sample, const Box& box, const std::byte* values);  // as data::ContentsOptions::values
-  // Rank 0 says each kind in a line, and whether training and validation (`kept`, sorted) share volumes. Collective.
-  void warn(const Communicator& world, const std::vector<std::int64_t>& kept) const;
+  // A line for each kind, and one if training and validation (`kept`, sorted) share volumes; on all ranks. Collective.
+  std::vector<std::string> remarks(const Communicator& world, const std::vector<std::int64_t>& kept) const;
 
  private:
   const data::Source& source_;

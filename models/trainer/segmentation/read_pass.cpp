@@ -112,7 +112,7 @@ void ValueSummary::add(std::int64_t sample, const Box& box, const std::byte* val
   halves[0] = static_cast<std::int64_t>(all & 0xffffffff), halves[1] = static_cast<std::int64_t>(all >> 32);
 }
 
-void ValueSummary::warn(const Communicator& world, const std::vector<std::int64_t>& kept) const {
+std::vector<std::string> ValueSummary::remarks(const Communicator& world, const std::vector<std::int64_t>& kept) const {
   auto least = least_, most = most_;
   auto halves = hashes_;
   auto& transport = world.transport();
@@ -120,7 +120,6 @@ void ValueSummary::warn(const Communicator& world, const std::vector<std::int64_
   transport.allreduce(least_.data(), least.data(), numbers, DType::float64, CombineOp::min);
   transport.allreduce(most_.data(), most.data(), numbers, DType::float64, CombineOp::max);
   transport.allreduce(hashes_.data(), halves.data(), static_cast<std::int64_t>(halves.size()), DType::int64, CombineOp::sum);
-  if (world.rank() != 0) return;
   const auto channels = static_cast<std::size_t>(source_.channels());
   std::int64_t constant = 0, same = 0, across = 0;
   std::string first, pair, of_both;
@@ -128,8 +127,10 @@ void ValueSummary::warn(const Communicator& world, const std::vector<std::int64_
   for (std::int64_t sample = 0; sample < source_.size(); ++sample) {
     const auto name = source_.name_of_sample(sample);
     for (std::size_t c = 0; c < channels; ++c)
-      if (const auto i = static_cast<std::size_t>(sample) * channels + c; least[i] == most[i] && constant++ == 0)
-        first = fmt::format("{}: {}", name, least[i]);
+      if (const auto i = static_cast<std::size_t>(sample) * channels + c; least[i] == most[i]) {
+        if (constant++ == 0) first = fmt::format("{}: {}", name, least[i]);
+        break;
+      }
     const auto* of = halves.data() + 2 * sample;
     const auto hash = (static_cast<std::uint64_t>(of[1]) << 32) + static_cast<std::uint64_t>(of[0]);
     const auto [other, fresh] = seen.try_emplace(hash, sample);
@@ -139,11 +140,14 @@ void ValueSummary::warn(const Communicator& world, const std::vector<std::int64_
     const auto is_kept = [&](std::int64_t each) { return std::binary_search(kept.begin(), kept.end(), each); };
     if (is_kept(sample) != is_kept(other->second) && across++ == 0) of_both = text;
   }
-  if (constant > 0) fmt::print(stderr, "warning: {} volumes or channels have one value in every cell ({})\n", constant, first);
-  if (same > 0) fmt::print(stderr, "warning: {} volumes have the values of another one ({})\n", same, pair);
-  if (across > 0)
-    fmt::print(stderr, "warning: {} volumes are in the training and in the validation: scores are too good ({})\n", across,
-               of_both);
+  std::vector<std::string> lines;
+  const auto say = [&](std::int64_t count, const char* what, const std::string& example) {
+    if (count > 0) lines.push_back(fmt::format("{} volumes {} ({})", count, what, example));
+  };
+  say(constant, "have one value in every cell of a channel", first);
+  say(same, "have the values of another one", pair);
+  say(across, "are in the training and in the validation, whose scores are then too good", of_both);
+  return lines;
 }
 
 }  // namespace mpigrad::trainer::segmenting

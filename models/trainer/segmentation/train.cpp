@@ -145,7 +145,8 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   auto contents = read_data(world, *volumes.stored, split.train, reading);
   const auto kept = read_data(world, *volumes.stored, split.test, reading);
   problem.outputs = labels.classes(world, o.data);
-  values_read.warn(world, split.test);
+  for (const auto& remark : values_read.remarks(world, split.test))
+    if (world.rank() == 0) fmt::print(stderr, "warning: {}\n", remark);
   std::optional<data::Loader> loader;
   std::unique_ptr<nn::Module> net;
   of_input(world, [&] {

@@ -47,6 +47,8 @@ for n in range(5):
         flaw = data == "flawed" and n == 3
         nifti(f"{data}/images/v{n}.nii", [math.nan if flaw and i == 500 else value for i, value in enumerate(values)], "f", 16)
         nifti(f"{data}/labels/v{n}.nii", [inside * (cell or data == "grown" and i < 9) for i, cell in enumerate(cells)], "B", 2)
+    nifti(f"unplaced/images/v{n}.nii", values, "f", 16, None)
+    nifti(f"unplaced/labels/v{n}.nii", [int(cell) for cell in cells], "B", 2, None)
     for channel in range(2):  # as nnU-Net has them; labels of 3 are to be ignored
         nifti(f"nnunet/imagesTr/v{n}_000{channel}.nii", [value + channel * cell for value, cell in zip(values, cells)], "f", 16)
     nifti(f"nnunet/labelsTr/v{n}.nii", [3 if i % 5 == 0 else int(cell) for i, cell in enumerate(cells)], "B", 2)
@@ -55,6 +57,10 @@ open(f"{work}/nnunet/dataset.json", "w").write('{"channel_names": {"0": "a", "1"
 nifti("plain/v.nii", values, "f", 16)
 nifti("turned/v.nii", values[::-1], "f", 16, (-1, -1, -1))
 nifti("unsaid/v.nii", values, "f", 16, None)
+for name, changes in ("sheared", {284: 0.3}), ("coarse", {88: 2.0, 320: 2.0}):  # y leans towards x; planes 2 mm apart
+    nifti(f"{name}/v.nii", values, "f", 16)
+    with open(f"{work}/{name}/v.nii", "r+b") as f:
+        for at, value in changes.items(): f.seek(at), f.write(struct.pack("<f", value))
 END
 python3 "$work/data.py" "$work"
 
@@ -154,6 +160,13 @@ a, b = (open(name, 'rb').read() for name in sys.argv[1:])
 sys.exit(a[76:108] != b[76:108] or a[252:328] != b[252:328])" "$work/turned/v.nii" "$work/turned_run/v.nii"
 predict unsaid "$work/balls_run/weights.h5" unsaid_run
 judge 'a volume that does not say its orientation is taken as stored' warns 'v.nii does not say its orientation; .* was trained on RAS'
+unet3d --data "$work/unplaced" --out "$work/unplaced_run"
+judge 'so are volumes of a training' warns '5 of 5 volumes do not say their orientation: they are taken as stored (.*v0.nii)'
+predict sheared "$work/balls_run/weights.h5" sheared_run
+judge 'axes that are not at right angles are said' warns '1 of 1 volumes have axes that are not at right angles: .*v.nii, 16.7 degrees'
+predict coarse "$work/balls_run/weights.h5" coarse_run
+judge 'so is a volume that is resampled' warns '1 of 1 volumes are resampled .*v.nii, 2 x 1 x 1 mm \[z, y, x\] to 1 x 1 x 1)'
+judge 'whose classes are on its own cells' test "$(wc -c <"$work/coarse_run/v.nii")" -eq 1312
 predict turned "$root/examples/trainers/unet3d/hippocampus.h5" hippocampus_run
 judge 'weights that know no orientation say so once' eval \
   "warns 'hippocampus.h5 knows neither orientation nor spacing' && [ \"\$(wc -l <\"\$work/err\")\" -eq 1 ]"
@@ -164,7 +177,6 @@ mkdir -p "$work/spoilt"
 cp -r "$work/balls/images" "$work/balls/labels" "$work/spoilt"
 cp "$work/flawed/images/v3.nii" "$work/spoilt/images/v3.nii"       # a NaN
 cp "$work/balls/images/v0.nii" "$work/spoilt/images/v1.nii"        # the values of v0
-cp "$work/masks/labels/v2.nii" "$work/spoilt/labels/v2.nii"        # 0 and 255
 head -c 1000 "$work/balls/images/v4.nii" >"$work/spoilt/images/v4.nii"
 cp "$work/balls/labels/v0.nii" "$work/spoilt/labels/w.nii"         # no image
 cp "$work/balls/images/v0.nii" "$work/spoilt/images/x.nii"         # no labels, and the values of v0
@@ -174,6 +186,8 @@ work = sys.argv[1]
 for source, target, change in (
         ("labels/v0", "labels/v0", lambda b: b[:292] + struct.pack("<f", 7) + b[296:]),  # 7 mm from the image
         ("images/v0", "images/y", lambda b: b[:352] + bytes(len(b) - 352)),              # one value
+        ("images/v2", "images/v2", lambda b: b[:88] + struct.pack("<f", 2) + b[92:]),
+        ("labels/v2", "labels/v2", lambda b: b[:88] + struct.pack("<f", 2) + b[92:352] + bytes(255 * c for c in b[352:])),
         ("labels/v0", "labels/y", lambda b: b[:400] + b"\x02" + b[401:])):
     open(f"{work}/spoilt/{target}.nii", "wb").write(change(open(f"{work}/balls/{source}.nii", "rb").read()))
 END
@@ -185,15 +199,16 @@ found() {
 }
 for launcher in run 'ranks 2' 'threads 3'; do
   $launcher "$tools/unet3d" check "$work/spoilt"
-  judge "check says each problem in a line ($launcher)" found 9 'images/x.nii has no labels: there is no such file in' 'labels/w.nii has no image' \
+  judge "check says each problem in a line ($launcher)" found 10 'images/x.nii has no labels: there is no such file in' 'labels/w.nii has no image' \
     'images/v0.nii and its labels .*/v0.nii do not have the same cells: places: ' 'images/v3.nii: 1 values are not finite, the first at \[4, 1, 8\] \[z, y, x\] is nan' \
-    'images/v4.nii: truncated: ' 'images/y.nii: every value is 0$' 'images/v1.nii has the same values as .*images/v0.nii' \
+    'images/v4.nii: truncated: ' 'images/y.nii: every value is 0$' \
+    'images/v2.nii says cells of 2 x 1 x 1 mm \[z, y, x\], and places them 1 x 1 x 1 mm apart' 'images/v1.nii has the same values as .*images/v0.nii' \
     'images/x.nii has the same values as .*images/v0.nii' \
     'the labels of .*/spoilt are 0, 1, 2, 255: .* labels.map = { 255 = 3 }' '^orientation RAS of 6 volumes' '^label 255: '
 done
 launcher=
 run "$tools/unet3d" check "$work/spoilt" --set labels.map=255=1 --set data.workers=1 --json
-judge 'with rules for labels, as JSON' test "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["problems"]))' "$work/out")" -eq 8
+judge 'with rules for labels, as JSON' test "$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["problems"]))' "$work/out")" -eq 9
 run "$tools/unet3d" check "$work/balls"
 judge 'data without problems' says '^0 problems in 5 volumes; '
 run "$tools/unet3d" check "$work/nnunet"
@@ -208,7 +223,7 @@ mkdir -p "$work/twice" && cp -r "$work/balls/images" "$work/balls/labels" "$work
 for n in 1 2 3 4; do cp "$work/balls/images/v0.nii" "$work/twice/images/v$n.nii"; done
 unet3d --data "$work/twice" --out "$work/twice_run"
 judge 'train says which volumes it has twice' warns '4 volumes have the values of another one (.*v0.nii and .*v1.nii)'
-judge 'and that the validation has volumes of the training' warns '. volumes are in the training and in the validation: '
+judge 'and that the validation has volumes of the training' warns '[1-4] volumes are in the training and in the validation, '
 judge 'nothing was written' no_file "$work/bad"
 
 summary

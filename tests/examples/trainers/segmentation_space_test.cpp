@@ -2,10 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/base/joined.h"
+#include "models/data/sources/memory.h"
 #include "models/data/volumes/nifti.h"
 #include "models/nn/layers.h"
 #include "models/trainer/segmentation/parts.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
 #include "ops/views/views.h"
 #include "tests/models/data/nifti_files.h"
 #include "tests/support/errors.h"
@@ -135,4 +138,28 @@ TEST_CASE("segmentation: the prediction of a resampled, turned volume is on the 
     require(predicted.size() == stored.size() && same > stored.size() * 3 / 4, "[test] {} of {} cells are the same", same,
             stored.size());
   });
+}
+
+TEST_CASE("segmentation: constant and equal volumes are found while the data are read, on any number of ranks") {
+  // Volumes 1 and 3 are equal; the second channel of volume 2 is 7.
+  auto values = random_normal({4, 16, 5, 4, 2}, {.key = 5}).to_vector();
+  const auto size = values.size() / 4;
+  std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(size), size, values.begin() + static_cast<std::ptrdiff_t>(3 * size));
+  for (std::size_t i = 2 * size + 1; i < 3 * size; i += 2) values[i] = 7;
+  const auto source =
+      data::from_tensors(constant(from_vector({4, 16, 5, 4, 2}, values, DType::float32)), zeros({4}), {.name = "made"});
+  for (const int ranks : {1, 2, 3, 6})
+    check_on_ranks(ranks, "equal volumes", [&](const Communicator& world) {
+      trainer::segmenting::ValueSummary summary(*source);
+      data::ContentsOptions options{.slab_bytes = 1000};
+      options.values = [&](std::int64_t sample, const Box& box, const std::byte* from) { summary.add(sample, box, from); };
+      (void)trainer::read_data(world, *source, {0, 1, 2}, options);
+      (void)trainer::read_data(world, *source, {3}, options);
+      const std::vector<std::string> expected{
+          "1 volumes have one value in every cell of a channel (made [2]: 7)",
+          "1 volumes have the values of another one (made [1] and made [3])",
+          "1 volumes are in the training and in the validation, whose scores are then too good (made [1] and made [3])"};
+      const auto lines = summary.remarks(world, {3});
+      require(lines == expected, "[test] {}", joined(lines, "; "));
+    });
 }
