@@ -30,8 +30,8 @@ constexpr std::string_view better_blas_kernels(std::string_view chosen, bool avx
 // Makes OpenBLAS use the kernels with this name from now on, as OPENBLAS_CORETYPE does; false if it cannot. No other thread may
 // be in OpenBLAS.
 bool use_blas_kernels(const std::string& name);
-// Uses better_blas_kernels() for this processor, as the library does when it is loaded. Leaves the kernels as they are, with false,
-// if OPENBLAS_CORETYPE is set, or if the process has threads besides this one and OpenBLAS's own: they may be in OpenBLAS.
+// Uses better_blas_kernels() for this processor, as the library does when it is loaded. Leaves the kernels as they are, with
+// false, if OPENBLAS_CORETYPE is set, or if the process has threads besides this one and OpenBLAS's own: they may be in OpenBLAS.
 bool choose_blas_kernels();
 
 // Products of fewer multiplications are plain loops: the libraries need a microsecond before they compute.
