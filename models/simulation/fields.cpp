@@ -79,6 +79,12 @@ void require_field(const char* op, const Tensor& x, const DifferenceOptions& opt
   if (options.order != spectral) difference_weights(1, options.order);
 }
 
+void require_whole_channels(const char* op, const Tensor& x) {
+  const int axis = x.layout() ? x.layout()->axis_of(4) : -1;
+  require(axis < 0 || x.layout()->grid->extents[static_cast<std::size_t>(axis)] == 1,
+          "[fields::{}] channels are split; redistribute them so that every rank has all: {}", op, x);
+}
+
 // The boundary of a first derivative: those of odd functions are even.
 Boundary of_derivative(Boundary boundary) {
   if (boundary == Boundary::periodic) return boundary;
@@ -139,7 +145,7 @@ Tensor stencil(const Tensor& x, const std::vector<double>& weights, int axis, Bo
 }
 
 Tensor gradient(const Tensor& x, const DifferenceOptions& options) {
-  require_field("gradient", x, options);
+  require_field("gradient", x, options), require_whole_channels("gradient", x);
   Tensors parts;
   for (std::size_t d = 0; d < 3; ++d) {
     const auto part = difference(x, d, 1, options, options.boundary[d]);
@@ -149,7 +155,7 @@ Tensor gradient(const Tensor& x, const DifferenceOptions& options) {
 }
 
 Tensor divergence(const Tensor& x, const DifferenceOptions& options) {
-  require_field("divergence", x, options);
+  require_field("divergence", x, options), require_whole_channels("divergence", x);
   const auto channels = global_shape(x)[4] / 3;
   require(channels * 3 == global_shape(x)[4], "[fields::divergence] takes 3 C channels: {}", x);
   Tensor sum;

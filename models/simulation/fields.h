@@ -20,7 +20,7 @@ Tensor stencil(const Tensor& x, const std::vector<double>& weights, int axis, Bo
 
 // [N, D, H, W, C] -> [N, D, H, W, 3 C]: channel d C + c is the derivative of channel c along D (d = 0), H (1) or W (2). It is 0
 // along a dimension of extent 1. Another extent must be at least order / 2. The spectral derivative of the wave with the
-// alternating values 1, -1, 1, ... is 0.
+// alternating values 1, -1, 1, ... is 0. Error: split channels, in divergence(), too.
 Tensor gradient(const Tensor& x, const DifferenceOptions& options = {});
 // [N, D, H, W, 3 C] -> [N, D, H, W, C]: the sum of the derivatives of channel c along D, C + c along H and 2 C + c along W; the
 // transpose of -gradient with the same options. So the boundary is that of the field of which x is a gradient: between Neumann

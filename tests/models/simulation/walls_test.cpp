@@ -116,4 +116,12 @@ TEST_CASE("walls: misuse is refused by name") {
   CHECK(has(error_text([&] { fields::stencil(x, {1, 2, 3}, 1, neumann); }), "weights are symmetric or antisymmetric: 1, 2, 3"));
   CHECK(has(error_text([&] { fields::laplacian(x, {.spacing = {1, INFINITY, 1}}); }), "the spacing is positive: inf"));
   CHECK(has(error_text([&] { fields::laplacian(arange(8), {.order = fields::spectral}); }), "[fields::laplacian] takes"));
+  check_on_ranks(2, "split channels", [](const Communicator& comm) {
+    const Shape shape{1, 3, 3, 3, 6};
+    const auto y = global_tensor(shape, 1, activation_layout(make_grid(comm, {.channel = 2}), shape));
+    for (const auto& f : {fields::gradient, fields::divergence}) {
+      const auto why = error_text([&] { f(y, {}); });
+      require(has(why, "[fields::") && has(why, "channels are split"), "[test] {}", why);
+    }
+  });
 }
