@@ -109,6 +109,8 @@ int main(int argc, char** argv) {
   const auto training_samples = number(2, 200), n = number(3, line ? 256 : 32), epochs = number(4, 50), seed = number(5, 1);
   return run(argc, argv, [=](Session& session) {
     require(line || name == "darcy", "[neural_operator] the problem is burgers or darcy: {}", name);
+    require(training_samples >= 4, "[neural_operator] 4 training samples or more, for a test with a quarter as many: {}",
+            training_samples);
     const auto samples = training_samples + training_samples / 4;
     const auto layout = activation_layout(session.grid({.sample = session.ranks()}), {samples, 1, line ? 1 : n, n, 1});
     const auto made = line ? burgers(layout) : darcy(layout);

@@ -29,5 +29,7 @@ for problem in 'burgers 20 32 12' 'darcy 20 16 12'; do
 done
 run "$program" heat
 judge 'neural_operator refuses other problems' refuses 'the problem is burgers or darcy: heat'
+run "$program" darcy 3
+judge 'neural_operator refuses so few samples that none are left for a test' refuses '4 training samples or more'
 
 summary
