@@ -31,8 +31,8 @@ std::string copies_problem(const Launcher& launcher, int ranks);
 // process, and MPICH 5 ends the process in MPI_Init, with an error that names no launcher.
 bool lacks_pmix(const Launcher& launcher, std::string_view library_version);
 
-// The MPI library's own text about itself, MPI_Get_library_version(); empty without MPI. MPI need not be initialised. Defined in
-// comm/transport/mpi, or in its absent.cpp.
+// The MPI library's own text about itself, MPI_Get_library_version(); empty without MPI and with two MPI libraries. MPI need not
+// be initialised. Defined in comm/transport/mpi, or in its absent.cpp.
 std::string mpi_library_version();
 // "MPICH" (also those made from it), "Intel MPI", "Open MPI", or empty for another MPI and for none: the library that runs.
 std::string_view mpi_library();
