@@ -5,7 +5,7 @@
 !
 ! prints the energy and the rate of the Taylor test, which must be 2. ../existing_code.md explains it.
 
-! ---- update() as an op: x(1) and x(2) are k and u with its ghost cells, y(1) is next
+! ---- update() as an op: x(1) is k, x(2) is u with its ghost cells, y(1) is next, of the type of x(1)
 
 module heat_ops
   use heat_adjoint
