@@ -7,7 +7,7 @@ module heat_closure
   use heat_adjoint
   use mpigrad
   implicit none
-  integer, parameter :: hidden = 8, epochs = 200
+  integer, parameter :: hidden = 8, epochs = 100
   type(mpigrad_comm) :: world
   type(mpigrad_halo) :: halo
   type(mpigrad_op) :: updated
@@ -101,7 +101,7 @@ program heat
   call mpigrad_tensor_normal(mpigrad_float64, [hidden], 2, 0d0, 1d0, initial(2))
   call mpigrad_tensor_normal(mpigrad_float64, [hidden, 1], 3, 0d0, 0.3d0, initial(3))
   call mpigrad_tensor_full(mpigrad_float64, [1], 0d0, initial(4))
-  call mpigrad_optimizer_create('adam', initial, 0.04d0, optimizer)
+  call mpigrad_optimizer_create('adam', initial, 0.08d0, optimizer)
   do epoch = 1, epochs
     call mpigrad_scope_begin(step)
     do i = 1, 4
@@ -116,7 +116,7 @@ program heat
     call mpigrad_tape_gradient(tape, p, gradient, loss)
     call mpigrad_optimizer_step(optimizer, gradient)
     call mpigrad_total(loss, world, value)
-    if (rank == 0 .and. (epoch == 1 .or. mod(epoch, 100) == 0)) print '(a, i4, a, es9.2)', 'epoch ', epoch, ' loss ', value
+    if (rank == 0 .and. (epoch == 1 .or. mod(epoch, 50) == 0)) print '(a, i4, a, es9.2)', 'epoch ', epoch, ' loss ', value
     call mpigrad_scope_end(step)
   end do
 
