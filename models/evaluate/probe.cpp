@@ -165,7 +165,7 @@ Probe train_probe(const Labelled& samples, const Communicator& comm, const Probe
     auto direction = memory.direction(gradient);
     double derivative = inner(direction, gradient);
     if (!(derivative < 0)) memory.pairs.clear(), direction = memory.direction(gradient), derivative = inner(direction, gradient);
-    // Armijo's rule by halving; the first step has no scale yet.
+    // Armijo's rule by halving; the first step has no scale yet. Where the value no longer tells steps apart, the gradient does.
     double length = memory.pairs.empty() ? 1 / std::max(1.0, std::sqrt(-derivative)) : 1, next = value;
     Vector trial;
     bool found = false;
@@ -173,7 +173,8 @@ Probe train_probe(const Labelled& samples, const Communicator& comm, const Probe
       trial = weights;
       add(trial, length, direction);
       next = objective(probe, trial, trial_gradient);
-      found = next <= value + 1e-4 * length * derivative;
+      found = next <= value + 1e-4 * length * derivative ||
+              (next <= value + 1e-14 * std::abs(value) && inner(trial_gradient, trial_gradient) < inner(gradient, gradient));
     }
     if (!found) break;  // converged to rounding
     Vector step = trial, change = trial_gradient;
