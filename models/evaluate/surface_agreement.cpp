@@ -13,13 +13,13 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t parallel_cells_from = 1 << 15;  // cells; below, threads do not pay
 
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+std::size_t cell_of(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Cells [first, end) along D, H, W.
-struct Bounds {
+struct LabelBox {
   std::array<std::int64_t, 3> first, end{};
 
-  explicit Bounds(const Shape& volume) : first{volume[0], volume[1], volume[2]} {}
+  explicit LabelBox(const Shape& volume) : first{volume[0], volume[1], volume[2]} {}
   bool empty() const { return end[0] == 0; }
   void include(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label) {
     for (auto cell = labels.begin(); (cell = std::find(cell, labels.end(), label)) != labels.end(); ++cell) {
@@ -41,7 +41,7 @@ struct Element {
 // The surface of the cells with the label. Each corner has a quarter of each face between a cell with the label and one without
 // that meets there; the area is that of the sum of these quarters as vectors, so that a staircase counts as the oblique plane
 // that it stands for. Outside of the box, as outside of the volume, no cell has the label.
-std::vector<Element> surface(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label, const Bounds& box,
+std::vector<Element> surface(std::span<const std::int32_t> labels, const Shape& extents, std::int32_t label, const LabelBox& box,
                              const std::array<double, 3>& spacing) {
   const auto corners = box.corners();
   const std::array<double, 3> face{spacing[1] * spacing[2], spacing[0] * spacing[2], spacing[0] * spacing[1]};
@@ -61,7 +61,7 @@ std::vector<Element> surface(std::span<const std::int32_t> labels, const Shape& 
             in_box = in_box && c >= box.first[a] && c < box.end[a];
             cell = cell * extents[static_cast<int>(a)] + c;
           }
-          inside[n] = in_box && labels[index(cell)] == label;
+          inside[n] = in_box && labels[cell_of(cell)] == label;
           count += inside[n];
         }
         if (count == 0 || count == 8) continue;
@@ -83,7 +83,7 @@ std::vector<Element> surface(std::span<const std::int32_t> labels, const Shape& 
 // finite f.
 class LowerEnvelope {
  public:
-  LowerEnvelope(std::int64_t length, double spacing) : length_(length), spacing_(spacing), parabolas_(index(length)) {}
+  LowerEnvelope(std::int64_t length, double spacing) : length_(length), spacing_(spacing), parabolas_(cell_of(length)) {}
 
   void transform(double* f, std::int64_t stride) {
     std::size_t count = 0;
@@ -123,13 +123,13 @@ class LowerEnvelope {
 // Squared distances of all corners of a box to the nearest of `sources`, computed along one axis after the other.
 std::vector<double> squared_distances(const std::vector<Element>& sources, const Shape& extents,
                                       const std::array<double, 3>& spacing) {
-  std::vector<double> result(index(extents.elements()), infinity);
-  for (const auto& source : sources) result[index(source.corner)] = 0;
+  std::vector<double> result(cell_of(extents.elements()), infinity);
+  for (const auto& source : sources) result[cell_of(source.corner)] = 0;
   for (int axis = 2; axis >= 0; --axis) {
     const auto length = extents[axis], stride = extents.elements(axis + 1, 3), lines = extents.elements() / length;
 #pragma omp parallel if (extents.elements() >= parallel_cells_from)
     {
-      LowerEnvelope envelope(length, spacing[index(axis)]);
+      LowerEnvelope envelope(length, spacing[cell_of(axis)]);
 #pragma omp for schedule(static)
       for (std::int64_t line = 0; line < lines; ++line)
         envelope.transform(result.data() + line / stride * stride * length + line % stride, stride);
@@ -147,7 +147,7 @@ struct Distances {
             const std::array<double, 3>& spacing) {
     const auto squares = squared_distances(to, corners, spacing);
     for (const auto& each : from) {
-      of_elements.emplace_back(std::sqrt(squares[index(each.corner)]), each.area);
+      of_elements.emplace_back(std::sqrt(squares[cell_of(each.corner)]), each.area);
       area += each.area;
     }
     std::sort(of_elements.begin(), of_elements.end());
@@ -184,12 +184,12 @@ std::optional<SurfaceAgreement> surface_agreement(std::span<const std::int32_t> 
     require(s > 0 && std::isfinite(s), "[surface_agreement] a spacing is a positive number: {}, {}, {}", spacing[0], spacing[1],
             spacing[2]);
   require(tolerance >= 0, "[surface_agreement] the tolerance is not negative, got {}", tolerance);
-  Bounds box(extents), other(extents);
+  LabelBox box(extents), other(extents);
   box.include(truth, extents, label), other.include(predicted, extents, label);
   if (box.empty() && other.empty()) return std::nullopt;
   if (box.empty() || other.empty()) {
     double squares = 0;
-    for (int a = 0; a < 3; ++a) squares += std::pow(spacing[index(a)] * static_cast<double>(extents[a]), 2);
+    for (int a = 0; a < 3; ++a) squares += std::pow(spacing[cell_of(a)] * static_cast<double>(extents[a]), 2);
     return SurfaceAgreement{.hausdorff95 = std::sqrt(squares), .within_tolerance = 0};
   }
   // The box contains both surfaces, so distances outside of it are not needed.
