@@ -22,7 +22,7 @@ root = pathlib.Path(__file__).resolve().parent.parent
 top = ('framework', 'ops', 'comm', 'models', 'tests', 'examples')
 library = ('framework', 'ops', 'comm', 'models')
 compiled = ('.h', '.cpp', '.cu', '.cuh')
-code = compiled + ('.inc', '.py', '.sh')
+code = compiled + ('.c', '.f90', '.inc', '.py', '.sh')
 # Inputs found by fuzzers, which people need not read.
 fuzzed = 'tests/fuzz/found'
 
