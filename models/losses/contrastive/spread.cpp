@@ -18,29 +18,34 @@ void require_quadrature(const SigRegAttributes& at) {
           at.slices, at.points, at.range);
 }
 
-// SIGReg of rows z of a batch that has been inspected.
-Tensor statistic(const Tensor& z, const Batch& batch, const Philox& random, const SigRegAttributes& at) {
+// This rank's share of the sum over views of SIGReg.
+Tensor statistic(const Batch& batch, const Philox& random, const SigRegAttributes& at) {
   Tensor directions;
   {
     Untaped scope;
-    const auto normal = random_normal({batch.width, at.slices}, random, 0, 1, z.dtype());
+    const auto normal = random_normal({batch.width, at.slices}, random, 0, 1, batch.views[0].dtype());
     directions = constant(normal / sqrt(sum(square(normal), {0}, true)));
   }
-  const auto y = matmul(z, directions);
   // The integrand is even in t, and 0 at t = 0: points from t = spacing on count twice.
   const int half = at.points / 2;
   const double spacing = at.range / half, n = static_cast<double>(batch.all);
-  Tensors sums;
-  for (int k = 1; k <= half; ++k) {
-    const auto ty = y * (k * spacing);
-    sums.push_back(sum(cos(ty), {0}, true)), sums.push_back(sum(sin(ty), {0}, true));
+  Tensors sums;  // by view and point: of cosines, of sines
+  for (const auto& z : batch.views) {
+    const auto y = matmul(z, directions);
+    for (int k = 1; k <= half; ++k) {
+      const auto ty = y * (k * spacing);
+      sums.push_back(sum(cos(ty), {0}, true)), sums.push_back(sum(sin(ty), {0}, true));
+    }
   }
   const auto mine = matrix_rows(transpose(concatenate(sums, 0)), batch.comm);
   Tensor total;
-  for (int k = 1; k <= half; ++k) {
+  for (std::size_t i = 0; i < sums.size() / 2; ++i) {
+    const int k = static_cast<int>(i) % half + 1;
     const double normal = std::exp(-0.5 * k * spacing * k * spacing), weight = (k == half ? 1 : 2) * spacing * normal;
-    const auto column = [&](int c) { return slice(mine.values, 1, c, c + 1) * (1 / n); };
-    const auto term = sum(square(column(2 * k - 2) - normal) + square(column(2 * k - 1))) * weight;
+    const auto column = [&](std::size_t c) {
+      return slice(mine.values, 1, static_cast<std::int64_t>(c), static_cast<std::int64_t>(c) + 1) * (1 / n);
+    };
+    const auto term = sum(square(column(2 * i) - normal) + square(column(2 * i + 1))) * weight;
     total = total ? total + term : term;
   }
   return total * (n / static_cast<double>(at.slices));
@@ -51,7 +56,7 @@ Tensor statistic(const Tensor& z, const Batch& batch, const Philox& random, cons
 Tensor sigreg(const Tensor& z, const Communicator& comm, const Philox& random, const SigRegAttributes& at) {
   require_quadrature(at);
   const auto batch = inspect("sigreg", {z}, comm, {.refuse_zeros = false});
-  return batch.share(statistic(batch.views[0], batch, random, at));
+  return batch.share(statistic(batch, random, at));
 }
 
 Tensor lejepa(const Tensors& views, const Communicator& comm, const Philox& random, const LeJepaAttributes& at) {
@@ -64,13 +69,13 @@ Tensor lejepa(const Tensors& views, const Communicator& comm, const Philox& rand
   Tensor mean = batch.views[0];
   for (int v = 1; v < at.global_views; ++v) mean = mean + batch.views[static_cast<std::size_t>(v)];
   mean = mean * (1.0 / at.global_views);
-  Tensor apart, spread;
+  Tensor apart;
   for (const auto& z : batch.views) {
-    const auto square_sum = sum(square(z - mean)), of_view = statistic(z, batch, random, at.sigreg);
-    apart = apart ? apart + square_sum : square_sum, spread = spread ? spread + of_view : of_view;
+    const auto of_view = sum(square(z - mean));
+    apart = apart ? apart + of_view : of_view;
   }
   const double numbers = count * static_cast<double>(batch.all * batch.width);
-  return batch.share(apart * ((1 - at.lambda) / numbers) + spread * (at.lambda / count));
+  return batch.share(apart * ((1 - at.lambda) / numbers) + statistic(batch, random, at.sigreg) * (at.lambda / count));
 }
 
 Tensor koleo(const Tensor& z, const Communicator& comm, const KoLeoAttributes& at) {
