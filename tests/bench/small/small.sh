@@ -11,7 +11,7 @@ python=$1 rounds=${2:-3}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))') || exit 1
-c++ -std=c++20 -O2 -o "$work/torch_calls" "$root/tests/bench/small/small_torch.cpp" -I"$torch/include" -I"$torch/include/torch/csrc/api/include" \
+c++ -std=c++20 -O2 -o "$work/torch_calls" "$root/tests/bench/small/small_torch.cpp" -I"$root" -I"$torch/include" -I"$torch/include/torch/csrc/api/include" \
   -L"$torch/lib" -Wl,-rpath,"$torch/lib" -Wl,--no-as-needed -ltorch_cpu -ltorch -lc10 || exit 1
 export OMP_NUM_THREADS=1
 i=0

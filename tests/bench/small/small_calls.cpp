@@ -5,8 +5,6 @@
 // add: 16 elements; matmul: 8 x 8; conv: a 3^3 kernel on a 4^3 volume of one channel. For each: the call, the call on a tape, and
 // the call on a tape with its gradient. Prints `NAME SECONDS` lines, medians of ROUNDS rounds.
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <vector>
@@ -16,24 +14,9 @@
 #include "ops/linear/matmul.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
+#include "tests/bench/small/median_seconds.h"
 
 using namespace mpigrad;
-
-namespace {
-
-double median_seconds(int rounds, const std::function<void()>& f) {
-  constexpr int calls = 2000;
-  std::vector<double> seconds;
-  for (int r = 0; r <= rounds; ++r) {  // the first is not counted
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) f();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls);
-  }
-  std::sort(seconds.begin() + 1, seconds.end());
-  return seconds[1 + static_cast<std::size_t>(rounds) / 2];
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;

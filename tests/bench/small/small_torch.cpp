@@ -2,28 +2,12 @@
 
 #include <torch/torch.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <vector>
 
-namespace {
-
-double median_seconds(int rounds, const std::function<void()>& f) {
-  constexpr int calls = 2000;
-  std::vector<double> seconds;
-  for (int r = 0; r <= rounds; ++r) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) f();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls);
-  }
-  std::sort(seconds.begin() + 1, seconds.end());
-  return seconds[1 + static_cast<std::size_t>(rounds) / 2];
-}
-
-}  // namespace
+#include "tests/bench/small/median_seconds.h"
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
