@@ -8,7 +8,7 @@
 namespace mpigrad::cpu {
 
 // Calls part(begin, end) for consecutive parts of [0, n): one part for each thread if `parallel`, else one part in all. The `if`
-// of an OpenMP region is no substitute: with it, a region of one thread still allocates a team and wakes others, 0.3 us.
+// of an OpenMP region is no substitute: a region of one thread still makes a team and wakes others, which takes 0.5 us.
 template <class Part>
 void for_parts(std::int64_t n, bool parallel, const Part& part) {
   if (!parallel) return part(std::int64_t{0}, n);
