@@ -40,7 +40,7 @@ commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 git -C "$root" diff --quiet HEAD -- . ':!tests/bench/results' 2>/dev/null || commit="$commit and changes"
 unset MPIEXEC  # each build has its own
 . "$root/tests/suite.sh"
-targets="tests/mpi_adjoint tests/mpi_messages tests/mpi_networks tests/mpi_transport tests/exit_mpi tests/misuse_mpi tests/libthread_levels.so $tools"
+targets="tests/mpi_adjoint tests/mpi_messages tests/mpi_networks tests/mpi_transport tests/exit_mpi tests/misuse_mpi tests/libthread_levels.so tests/libwrong_mpi.so $tools"
 
 # wheel NAME REQUIREMENT: unpacks a wheel of PyPI, of this machine's kind, to $prefix; says why it cannot.
 wheel() {
