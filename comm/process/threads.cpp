@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -121,6 +122,19 @@ int set_threads_of_rank(Transport& transport) {
   if (environment_variable("MPIGRAD_THREADS") || !environment_variable("OMP_NUM_THREADS")) omp_set_num_threads(threads);
 #endif
   return threads;
+}
+
+bool openmp_waits_long() {
+#if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
+  const bool chosen = environment_variable("OMP_WAIT_POLICY") || environment_variable("GOMP_SPINCOUNT");
+  return !chosen && omp_get_max_threads() > 1 && omp_get_num_procs() > 1;
+#else
+  return false;
+#endif
+}
+
+void restart_with_short_waits(char** argv) {
+  if (openmp_waits_long() && setenv("GOMP_SPINCOUNT", "3000", 0) == 0) execv("/proc/self/exe", argv);
 }
 
 }  // namespace mpigrad

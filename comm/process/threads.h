@@ -18,4 +18,13 @@ int threads_of_rank(Transport& transport);
 // OMP_NUM_THREADS has set it. Every rank thread calls it before anything else; launch() does. Collective. Returns the number.
 int set_threads_of_rank(Transport& transport);
 
+// Whether threads of OpenMP wait for each other in long loops, which take the cores from other programs: GCC's OpenMP, several
+// threads, and neither OMP_WAIT_POLICY nor GOMP_SPINCOUNT set.
+bool openmp_waits_long();
+// For the first line of main(): where openmp_waits_long(), starts the program once more, as the same process, with
+// GOMP_SPINCOUNT=3000, since OpenMP reads the variable when a program is loaded. On a machine that other programs use, a small
+// network then trains several times as fast; on an idle one the same number of samples per second
+// (tests/bench/results/steps-2026-11-26.md). Does nothing if the program cannot be started again.
+void restart_with_short_waits(char** argv);
+
 }  // namespace mpigrad

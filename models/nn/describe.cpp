@@ -1,4 +1,5 @@
 #include "models/nn/describe.h"
+#include "comm/process/threads.h"
 
 #include <fmt/format.h>
 
@@ -182,6 +183,8 @@ std::string to_string(const Description& d) {
     text +=
         fmt::format("at most {} sent by a rank, {} passed to reductions of gradients and statistics, {} to other collectives\n",
                     readable_bytes(d.sent_bytes), readable_bytes(d.reduced_bytes), readable_bytes(d.gathered_bytes));
+  if (openmp_waits_long())
+    text += "threads of OpenMP wait in loops: on a machine that others use, GOMP_SPINCOUNT=3000 in the environment is faster\n";
   return text;
 }
 

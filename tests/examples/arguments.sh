@@ -122,6 +122,17 @@ done
 ranks 2 env MPIGRAD_THREADS=100000 "$tools/universe" power --k 0.1
 judge 'MPIGRAD_THREADS=100000 is refused on two ranks' refuses_arguments '^\[launch\] MPIGRAD_THREADS is 100000, but at most'
 
+# ---- short waits of OpenMP's threads: what OpenMP itself says that it has read
+spins() {
+  times=$1
+  shift
+  run env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_NUM_THREADS=2 OMP_DISPLAY_ENV=verbose "$@" "$tools/cosmoflow" --version
+  [ "$status" -eq 0 ] && [ "$(grep -c "GOMP_SPINCOUNT = '3000'" "$work/err")" -eq "$times" ]
+}
+[ "$(nproc)" -eq 1 ] || judge 'a trainer shortens the waits of its threads' spins 1 MPIGRAD_THREADS=2
+judge 'unless the user has chosen them' spins 0 OMP_WAIT_POLICY=active
+judge 'or there is one thread' spins 0 OMP_NUM_THREADS=1
+
 # ---- less memory than is needed; 4 GiB hold libraries, MPI and what oneDNN takes
 limited() { # limited KIB COMMAND...
   kib=$1

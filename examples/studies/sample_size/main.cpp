@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "comm/launch.h"
+#include "comm/process/threads.h"
 #include "examples/studies/sample_size/report.h"
 #include "examples/studies/sample_size/study.h"
 #include "examples/tools/universe/spectrum_regression.h"
@@ -147,6 +148,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
 }  // namespace mpigrad::sample_size
 
 int main(int argc, char** argv) {
+  mpigrad::restart_with_short_waits(argv);
   return mpigrad::launch(argc, argv, [&](const std::shared_ptr<mpigrad::Transport>& transport) {
     return mpigrad::sample_size::run(transport, argc, argv);
   });

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "comm/launch.h"
+#include "comm/process/threads.h"
 #include "examples/studies/scaling/commands.h"
 #include "examples/tools/elastic/command.h"
 #include "models/trainer/tool/command_line.h"
@@ -58,6 +59,7 @@ int run_without_ranks(int argc, char** argv) {
 }  // namespace mpigrad::scaling
 
 int main(int argc, char** argv) {
+  mpigrad::restart_with_short_waits(argv);
   const bool learns = argc > 1 && std::string_view(argv[1]) == "learn";
   return learns ? mpigrad::scaling::run_on_ranks(argc, argv) : mpigrad::scaling::run_without_ranks(argc, argv);
 }

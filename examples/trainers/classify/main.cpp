@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "comm/process/threads.h"
 #include "examples/trainers/classify/network.h"
 #include "models/mpigrad/trainer.h"
 #include "ops/loss/loss.h"
@@ -77,4 +78,7 @@ const trainer::Program program{
 }  // namespace
 }  // namespace mpigrad::classify
 
-int main(int argc, char** argv) { return mpigrad::trainer::run(argc, argv, mpigrad::classify::program); }
+int main(int argc, char** argv) {
+  mpigrad::restart_with_short_waits(argv);
+  return mpigrad::trainer::run(argc, argv, mpigrad::classify::program);
+}

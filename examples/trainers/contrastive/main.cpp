@@ -7,6 +7,7 @@
 // draws neighbours and a projection.
 
 #include "comm/launch.h"
+#include "comm/process/threads.h"
 #include "examples/trainers/contrastive/contrastive.h"
 #include "models/trainer/recipe/commands.h"
 
@@ -60,6 +61,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
 }  // namespace mpigrad::contrast
 
 int main(int argc, char** argv) {
+  mpigrad::restart_with_short_waits(argv);
   return mpigrad::launch(argc, argv, [&](const std::shared_ptr<mpigrad::Transport>& transport) {
     return mpigrad::contrast::run(transport, argc, argv);
   });

@@ -11,6 +11,7 @@
 // regression on power spectra (examples/tools/universe/spectrum_regression.h); `evaluate` does the same for other universes;
 // `predict` needs no known parameters.
 
+#include "comm/process/threads.h"
 #include "examples/tools/universe/spectrum_regression.h"
 #include "models/evaluate/last_layer.h"
 #include "models/mpigrad/trainer.h"
@@ -123,4 +124,7 @@ const trainer::Program program{
 }  // namespace
 }  // namespace mpigrad
 
-int main(int argc, char** argv) { return mpigrad::trainer::run(argc, argv, mpigrad::program); }
+int main(int argc, char** argv) {
+  mpigrad::restart_with_short_waits(argv);
+  return mpigrad::trainer::run(argc, argv, mpigrad::program);
+}

@@ -11,6 +11,7 @@
 
 #include <map>
 
+#include "comm/process/threads.h"
 #include "models/mpigrad/trainer.h"
 #include "models/networks/unet3d.h"
 
@@ -105,6 +106,7 @@ std::vector<Setting> settings() {
 }  // namespace mpigrad
 
 int main(int argc, char** argv) {
+  mpigrad::restart_with_short_waits(argv);
   return mpigrad::trainer::run_segmentation(
       argc, argv,
       {.name = "unet3d",
