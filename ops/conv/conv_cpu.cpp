@@ -1,8 +1,11 @@
 // Convolution: calls the kernels on tensors.
 
+#include <type_traits>
+
 #include "framework/engine/half_operands.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/conv_bfloat16.h"
+#include "ops/conv/conv_kernels.h"
 #include "ops/conv/conv_problem.h"
 
 namespace mpigrad::ops {
@@ -36,8 +39,10 @@ void run_forward(const kernel::ConvProblem& p, scalar::Fused fused, Inputs in, O
       },
       [&](auto zero, Inputs x, Outputs y) {
         using T = decltype(zero);
-        cpu::conv_forward(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>(),
-                          {.bias = x.size() > 2 ? elements<T>(x[2]) : nullptr, .fused = fused});
+        const cpu::Epilogue e{.bias = x.size() > 2 ? elements<T>(x[2]) : nullptr, .fused = fused};
+        if constexpr (std::is_same_v<T, float>)
+          if (cpu::small::suits(p)) return cpu::small::conv_forward(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>(), e);
+        cpu::conv_forward(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>(), e);
       });
 }
 
@@ -56,6 +61,8 @@ void ConvData::run(Cpu, Inputs in, Outputs out) const {
       [&] { return cpu::native::conv_data(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<BFloat16>()); },
       [&](auto zero, Inputs x, Outputs y) {
         using T = decltype(zero);
+        if constexpr (std::is_same_v<T, float>)
+          if (cpu::small::suits(p)) return cpu::small::conv_data(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>());
         cpu::conv_data(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>());
       });
 }
@@ -69,6 +76,8 @@ void ConvWeight::run(Cpu, Inputs in, Outputs out) const {
       },
       [&](auto zero, Inputs x, Outputs y) {
         using T = decltype(zero);
+        if constexpr (std::is_same_v<T, float>)
+          if (cpu::small::suits(p)) return cpu::small::conv_weight(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>());
         cpu::conv_weight(p, x[0].data<T>(), x[1].data<T>(), y[0].mutable_data<T>());
       });
 }

@@ -28,4 +28,13 @@ template <class T>
 void conv_weight(const ConvProblem&, const T* x, const T* gy, T* gw);
 }  // namespace reference
 
+// In float for problems of few products, where a library's call takes longer than the products. On the calling thread; correct
+// for any problem.
+namespace small {
+bool suits(const ConvProblem&);  // at most 4096 products
+void conv_forward(const ConvProblem&, const float* x, const float* w, float* y, const Epilogue& = {});
+void conv_data(const ConvProblem&, const float* gy, const float* w, float* gx, const Epilogue& = {});
+void conv_weight(const ConvProblem&, const float* x, const float* gy, float* gw);
+}  // namespace small
+
 }  // namespace mpigrad::cpu

@@ -34,6 +34,7 @@ namespace mpigrad::testing {
   }
 MPIGRAD_CONVOLUTIONS(Reference, cpu::reference);
 MPIGRAD_CONVOLUTIONS(Gathered, cpu::gathered);
+MPIGRAD_CONVOLUTIONS(Small, cpu::small);
 MPIGRAD_CONVOLUTIONS(Winograd, cpu::winograd);
 MPIGRAD_CONVOLUTIONS(Fast, cpu);
 #undef MPIGRAD_CONVOLUTIONS

@@ -44,11 +44,12 @@ TEST_CASE("plain convolutions: one worked example, and double against float") {
   }
 }
 
-TEST_CASE("gathered convolutions agree with the plain ones, float and double") {
+TEST_CASE("gathered convolutions, and those of small problems, agree with the plain ones, float and double") {
   for (int i = 0; i < 200; ++i) {
     const ConvProblem p = random_conv();
     compare_conv<Gathered, double>(p);
     if (i % 4 == 0) compare_conv<Gathered, float>(p);
+    if (i % 4 == 1) compare_conv<Small, float>(p);
   }
 }
 
