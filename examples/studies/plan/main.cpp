@@ -6,6 +6,7 @@
 //   build/examples/plan simulate --network cosmoflow --machine here.toml --grid depth=2 --batch 2 --trace step.json
 //   build/examples/plan cost --strategy data --ranks 8 --samples 1280000 --batch 512 --alpha 30.31e-6 --bandwidth 12.5e9 --network resnet50
 //   build/examples/plan integrated --network alexnet --ranks 512 --batch 2048 --alpha 2e-6 --bandwidth 6e9 --samples 1200000
+//   build/examples/plan figures --out figures
 //
 // `best`, `simulate` and `calibrate` lay the network out with the code that trains it; `cost` and `integrated` are formulas from papers.
 // clang-format on
@@ -16,6 +17,7 @@
 #include "comm/launch.h"
 #include "examples/studies/plan/best.h"
 #include "examples/studies/plan/commands.h"
+#include "examples/studies/plan/figures/figures.h"
 #include "examples/studies/plan/simulate.h"
 #include "models/trainer/tool/command_line.h"
 
@@ -29,6 +31,7 @@ struct Commands {
   SimulateOptions simulate;
   CostOptions cost;
   IntegratedOptions integrated;
+  FiguresOptions figures;
   Commands() {
     app.require_subcommand(1);
     add_best(app, best);
@@ -36,6 +39,7 @@ struct Commands {
     add_simulate(app, simulate);
     add_cost(app, cost);
     add_integrated(app, integrated);
+    add_figures(app, figures);
   }
 };
 
@@ -55,6 +59,7 @@ int run_without_ranks(int argc, char** argv) {
     if (c.app.got_subcommand("best")) return best(c.best);
     if (c.app.got_subcommand("simulate")) return simulate(c.simulate);
     if (c.app.got_subcommand("cost")) return cost(c.cost);
+    if (c.app.got_subcommand("figures")) return figures(c.figures);
     return integrated(c.integrated);
   });
 }

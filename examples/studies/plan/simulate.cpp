@@ -14,7 +14,7 @@
 #include "examples/studies/plan/networks.h"
 #include "examples/studies/plan/planner/search/layer_grids.h"
 #include "examples/studies/plan/planner/simulation/program.h"
-#include "examples/studies/plan/planner/simulation/simulate.h"
+#include "examples/studies/plan/scaling.h"
 #include "framework/optim/optimizer.h"
 #include "models/trainer/options.h"
 #include "models/trainer/run.h"
@@ -45,15 +45,7 @@ std::pair<int, double> parse_straggler(const std::string& text, int ranks) {
   throw UsageError(fmt::format("--straggler: a rank and a factor such as 17:1.5 are needed, not '{}'", text));
 }
 
-// The input of a simulation, and further numbers for its report.
-struct Run {
-  planner::Machine machine;
-  planner::Choice choice;
-  int ranks = 1;
-  planner::StepTime predicted{};
-  double work = 0;  // seconds of a step on one rank, without waiting
-  planner::Simulation simulation{};
-};
+using Run = SimulatedRun;
 
 void simulate(const SimulateOptions& o, Run& run) {
   const auto subject = subject_named(o.network, o.size);
@@ -80,6 +72,7 @@ void simulate(const SimulateOptions& o, Run& run) {
   // By the sum of op times, on the slowest rank.
   const auto traced = [&](int rank) {
     auto step = planner::traced(subject, run.choice, laid, rank);
+    run.memory = std::max(run.memory, step.peak_bytes);
     auto time = planner::time_step(step, rank, run.machine, {.node_ranks = node_ranks, .tf32 = tf32, .grid = g});
     if (time.total > run.predicted.total) run.predicted = std::move(time);
     return step;
@@ -99,17 +92,6 @@ void simulate(const SimulateOptions& o, Run& run) {
   const auto whole = planner::traced(subject, {.precision = run.choice.precision}, laid, 0);
   const auto on_one_rank = planner::time_step(whole, 0, run.machine, {.node_ranks = 1, .tf32 = tf32});
   run.work = on_one_rank.forward + on_one_rank.backward + on_one_rank.update;
-}
-
-// The mean per rank and step, over all ranks.
-planner::RankTime mean_of(const planner::Simulation& simulation) {
-  planner::RankTime mean;
-  const double count = static_cast<double>(simulation.ranks.size()) * static_cast<double>(simulation.steps.size());
-  for (const auto& rank : simulation.ranks) {
-    mean.work += rank.work / count, mean.halos += rank.halos / count;
-    mean.redistribution += rank.redistribution / count, mean.collectives += rank.collectives / count;
-  }
-  return mean;
 }
 
 Json to_json(const SimulateOptions& o, const Run& run) {
@@ -187,12 +169,23 @@ void check(const SimulateOptions& o, const Run& run) {
         fmt::format("--grid {}: a batch of {} has no sample for each of {}", o.grid, o.batch, run.choice.grid.sample));
   if (o.precision == "tf32" && !run.machine.device.flops.contains("tf32"))
     throw UsageError(fmt::format("--precision tf32: {} has none", run.machine.device.name));
-  if (o.trace.empty() && (o.trace_ranks > 0 || o.overwrite)) throw UsageError("--trace-ranks and --overwrite are for --trace");
+  if (o.trace.empty() && o.scaling.empty() && (o.trace_ranks > 0 || o.overwrite))
+    throw UsageError("--trace-ranks and --overwrite are for --trace");
   if (!o.trace.empty() && !o.overwrite && std::filesystem::exists(o.trace))
     throw UsageError(fmt::format("--trace {} exists: choose another, or say --overwrite", o.trace));
 }
 
 }  // namespace
+
+planner::RankTime mean_of(const planner::Simulation& simulation) {
+  planner::RankTime mean;
+  const double count = static_cast<double>(simulation.ranks.size()) * static_cast<double>(simulation.steps.size());
+  for (const auto& rank : simulation.ranks) {
+    mean.work += rank.work / count, mean.halos += rank.halos / count;
+    mean.redistribution += rank.redistribution / count, mean.collectives += rank.collectives / count;
+  }
+  return mean;
+}
 
 void add_simulate(CLI::App& app, SimulateOptions& o) {
   auto* command = app.add_subcommand("simulate", "simulates some steps on all ranks of a grid, with contention and late ranks");
@@ -229,11 +222,18 @@ void add_simulate(CLI::App& app, SimulateOptions& o) {
   command->add_flag("--no-contention", o.no_contention, "ranks do not share links between nodes");
   command->add_option("--trace", o.trace, "file for a trace of the first ranks, for the Perfetto viewer");
   whole("--trace-ranks", o.trace_ranks, 1, most_trace_ranks, "ranks in it, the straggler among them (default: 8)");
-  command->add_flag("--overwrite", o.overwrite, "replace the trace of an earlier run");
+  command
+      ->add_option(
+          "--scaling", o.scaling,
+          "larger and larger grids, from --grid to --to-ranks: weak doubles samples and batch, strong splits space further")
+      ->check(CLI::IsMember({"strong", "weak"}));
+  whole("--to-ranks", o.to_ranks, 1, most_ranks, "ranks of the largest grid of --scaling");
+  command->add_option("--plot", o.plot, "PNG of the curve of --scaling, and a CSV file of the same name");
+  command->add_flag("--overwrite", o.overwrite, "replace the trace or the picture of an earlier run");
   command->add_flag("--json", o.json, "print one JSON document and nothing else");
 }
 
-int simulate(const SimulateOptions& o) {
+SimulatedRun simulated(const SimulateOptions& o) {
   Run run;
   run.choice = {.grid = trainer::parse_grid(o.grid, 1, trainer::Channels::split), .split = trainer::split_of(o.grid)};
   if (run.choice.grid.stage > 1) throw UsageError("--grid: `plan simulate` has no stages; `plan best` predicts pipelines");
@@ -258,6 +258,13 @@ int simulate(const SimulateOptions& o) {
   } catch (const Error& error) {
     throw UsageError(error.what());  // a machine file, or a size or a grid that the network cannot have
   }
+  return run;
+}
+
+int simulate(const SimulateOptions& o) {
+  if (!o.scaling.empty()) return scaling(o);
+  if (o.to_ranks > 0 || !o.plot.empty()) throw UsageError("--to-ranks and --plot are for --scaling");
+  const auto run = simulated(o);
   if (!o.trace.empty()) trainer::write_text(o.trace, planner::perfetto(run.simulation));
   if (o.json) fmt::print("{}\n", tool::to_text(to_json(o, run)));
   else print(o, run);

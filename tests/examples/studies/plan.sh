@@ -156,6 +156,50 @@ judge "Gholami's best grid" holds "d['best'] == {'pr': 32, 'pc': 16} and abs(d['
 run "$plan" integrated --network alexnet --ranks 1024 --batch 512 --alpha 2e-6 --bandwidth 6e9 --samples 1200000 --convolutions domain --json
 judge 'more ranks than samples, images split' holds "d['best']['pr'] > 1"
 
+# ---- figures of documents
+
+run "$plan" figures --examples "$root/examples" --ranks 128 --out "$work/figures"
+judge 'figures of three documents' says 'gholami-6, gholami-7, .*oyama-unet3d'
+cat >"$work/figures.py" <<'END'
+import csv
+import pathlib
+import sys
+
+folder = pathlib.Path(sys.argv[1])
+rows = {file.stem: list(csv.DictReader(file.open())) for file in folder.glob("*.csv")}
+assert len(rows) == 10 and all((folder / f"{name}.png").stat().st_size > 5000 for name in rows)
+assert (folder / "index.html").read_text().count("<img") == 10
+for row in rows["gholami-7"]:
+    assert row["grid, published"] == row["grid, ours"]
+    for what, most in ("communication speed-up", 0.1), ("speed-up", 0.05):
+        assert abs(float(row[f"{what}, ours"]) / float(row[f"{what}, published"]) - 1) < most
+assert all(row["published"] == row["ours"] for row in rows["paradl-digits"])
+epochs = {(row["network"], row["P"], row["strategy"]): row for row in rows["paradl-epochs"]}
+for network, ranks, strategy in epochs:
+    for other in "data+spatial", "data+filter", "filter":
+        if strategy != "channel" and (network, ranks, other) in epochs:
+            one, two = epochs[network, ranks, strategy], epochs[network, ranks, other]
+            assert (float(one["measured"]) < float(two["measured"])) == (float(one["ours"]) < float(two["ours"]))
+for row in rows["oyama-unet3d"]:
+    assert 0.5 < float(row["efficiency"]) < 1.05 and float(row["GiB of a rank"]) < 16
+assert [row["ranks"] for row in rows["oyama-cosmoflow"] if row["scaling"] == "weak"] == ["8", "16", "32", "64", "128"]
+END
+judge 'their numbers' python3 "$work/figures.py" "$work/figures"
+run "$plan" figures --examples "$root/examples" --out "$work/figures"
+judge 'figures are not overwritten' refuses_arguments 'has an index.html'
+run "$plan" figures --examples "$work" --out "$work/no-figures"
+judge 'figures need the sources' refuses_arguments 'kahira_cosmoflow'
+scale() { run "$plan" simulate --network cosmoflow --size 64 --machine "$machines/summit.toml" --batch 2 --grid sample=2 --json "$@"; }
+scale --scaling strong --to-ranks 8 --plot "$work/strong.png"
+judge 'strong scaling' holds "[p['grid'] for p in d['points']] == ['sample=2', 'sample=2,depth=2', 'sample=2,depth=2,height=2'] and d['points'][2]['batch'] == 2"
+judge 'its table' test "$(wc -l <"$work/strong.csv")" = 4
+scale --scaling weak --to-ranks 8
+judge 'weak scaling' holds "[(p['ranks'], p['batch']) for p in d['points']] == [(2, 2), (4, 4), (8, 8)] and d['points'][2]['efficiency'] <= 1"
+scale --scaling weak --to-ranks 3
+judge 'no larger grid' refuses_arguments 'no grid is larger'
+scale --plot "$work/none.png"
+judge 'a plot is of scaling' refuses_arguments 'are for --scaling'
+
 # ---- plans
 
 best() { run "$plan" best "$@"; }
