@@ -1,6 +1,6 @@
 #pragma once
 // oneDNN's primitives bound to their own memory, for floors: the time of a step that does nothing else. Included only by
-// *_floor.cpp of this folder.
+// *_floor.cpp of this folder and by bfloat16/bare_product.cpp.
 
 #include <functional>
 

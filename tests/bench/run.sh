@@ -1,6 +1,7 @@
 #!/bin/sh
 # Measures CosmoFlow training steps on this machine's cores and writes tests/bench/results/cpu-DATE-COMMIT.md: mpigrad against the
-# bare oneDNN primitives in one run, ranks against threads, and PyTorch's step against ours if a Python with torch is found.
+# bare oneDNN primitives in one run, ranks against threads, and PyTorch's step against ours if a Python with torch is found; the
+# last also in bfloat16.
 # Then compares blocking and non-blocking calls in tests/bench/results/overlap-DATE-COMMIT.md.
 #
 # The page names the instruction sets in use; ONEDNN_MAX_CPU_ISA=AVX2 measures oneDNN as on a processor without AVX-512.
@@ -11,7 +12,7 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 . "$root/examples/packaging/packages.sh"
 case "${1:-}" in
-  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 python=${1:-python3}
 peer=$root/../shared/peers/torch_step.py
@@ -49,10 +50,15 @@ trap 'rm -f "$part"' EXIT
   printf '```\n\n## One process each: mpigrad, mpigrad on two MPI ranks%s\n\n```\n' "${with_torch:+, PyTorch}"
   for size in 64 128; do
     for threads in 1 2; do
-      "$step" --step-only --size "$size" --threads "$threads"
-      if [ -n "$with_torch" ]; then "$python" "$peer" --size "$size" --threads "$threads" --steps 5; fi
+      for precision in float32 bfloat16; do
+        "$step" --step-only --size "$size" --threads "$threads" --precision "$precision"
+        [ -n "$with_torch" ] || continue
+        dtype=fp32
+        [ "$precision" = float32 ] || dtype=bf16
+        "$python" "$peer" --size "$size" --threads "$threads" --steps 5 --dtype "$dtype"
+      done
     done
-    run_ranks 2 "$step" --step-only --size "$size" --threads 1 --grid depth=2
+    run_ranks 2 "$step" --step-only --size "$size" --threads 1 --grid depth=2 --precision float32 bfloat16
   done
   printf '```\n'
 } >"$part"

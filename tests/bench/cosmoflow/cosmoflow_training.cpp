@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "comm/collectives/collectives.h"
+#include "models/trainer/options.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "ops/random/random.h"
 
@@ -13,11 +16,15 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
 
 }  // namespace
 
-CosmoFlowTraining::CosmoFlowTraining(const Session& session, const GridExtents& extents, std::int64_t width) {
+CosmoFlowTraining::CosmoFlowTraining(const Session& session, const GridExtents& extents, std::int64_t width,
+                                     const std::string& precision)
+    : world_(session.world()) {
   const auto grid = session.grid(extents);
   const auto layout = activation_layout(grid, {1, width, width, width, 4});
   const auto target_layout = split_layout(grid, {1, 4}, {0, -1, -1, -1});
-  net_.build(layout, {.seed = 1});
+  trainer::Options computing;
+  computing.precision = precision;
+  net_.build(layout, {.seed = 1, .compute = trainer::compute_of(computing)});
   adam_ = std::make_unique<Adam>(net_, AdamAttributes{.learning_rate = 1e-4});
   const Philox random{1, 2};
   x_ = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
@@ -29,9 +36,10 @@ StepTimes CosmoFlowTraining::step() {
   CostLog log;
   const double start = seconds_now();
   net_.set_step(steps_++);
+  Tensor loss;
   {
     Tape tape(net_);
-    const auto loss = mse(net_(x_), y_);
+    loss = mse(cast(net_(x_), net_.dtype()), y_);
     times.forward = seconds_now() - start;
     const auto gradients = tape.gradient(loss);
     times.backward = seconds_now() - start - times.forward;
@@ -40,7 +48,15 @@ StepTimes CosmoFlowTraining::step() {
   times.step = seconds_now() - start;
   times.optimizer = times.step - times.forward - times.backward;
   times.ops = std::move(log.lines);
+  times.loss = total(loss, world_);
   return times;
+}
+
+double flops_of_convolutions(const StepTimes& times) {
+  double flops = 0;
+  for (const auto& op : times.ops)
+    if (op.op.starts_with("conv")) flops += op.flops;
+  return flops;
 }
 
 double median(std::vector<double> values) {

@@ -2,6 +2,7 @@
 // CosmoFlow training steps as a user writes them, with the time of every op, for comparison with the floor.
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "framework/engine/cost.h"
@@ -13,23 +14,29 @@ namespace mpigrad::bench {
 
 struct StepTimes {
   double step = 0, forward = 0, backward = 0, optimizer = 0;
+  double loss = 0;                 // the sum over ranks; computed after the time of the step
   std::vector<CostLog::Line> ops;  // in program order: forward, then backward
 };
 
-// Hybrid variant, batch 1, float32, Adam; the volume is split over the ranks of the session by `extents`.
+// Hybrid variant, batch 1, Adam; the volume is split over the ranks of the session by `extents`. Layers compute in `precision`,
+// float32 or bfloat16; parameters are float32.
 class CosmoFlowTraining {
  public:
-  CosmoFlowTraining(const Session& session, const GridExtents& extents, std::int64_t width);
+  CosmoFlowTraining(const Session& session, const GridExtents& extents, std::int64_t width,
+                    const std::string& precision = "float32");
   // Runs one step on all ranks; times are this rank's.
   StepTimes step();
 
  private:
+  Communicator world_;
   CosmoFlow net_;
   std::unique_ptr<Adam> adam_;
   Tensor x_, y_;
   std::int64_t steps_ = 0;
 };
 
+// Operations of the convolutions in this step; 2 for each product and sum.
+double flops_of_convolutions(const StepTimes& times);
 double median(std::vector<double> values);
 // The step with the median total time.
 StepTimes median_step(std::vector<StepTimes> steps);

@@ -110,11 +110,49 @@ for (size, depth, ranks, _), runs in scaling.items():
 table("Scaling", "Real ranks of one thread. The speed-up counts work; its bound is that of ranks which exchange nothing.",
       ["", "1 rank has", "2 ranks have", "1 rank", "2 ranks", "speed-up", "bound", "of the bound"], rows)
 
-precision = rounds(lines("precision"), "size", "precision")
-table("Sixteen bits", "1 rank x 2 threads. A CPU without 16-bit instructions computes in float32 and rounds.",
-      ["size", "layers compute in", "step", "of float32"],
-      [[f"{size}^3", name, seconds(middle(runs)), f"{middle(runs) / middle(precision[size, 'float32']):.3f}"]
-       for (size, name), runs in precision.items() if (size, "float32") in precision])
+def network(run):
+    """The network of a line, and whether the line is a peer's."""
+    peer = "peer" in run
+    return ("U-Net" if run.get("variant") or run.get("model") == "unet3d" else "CosmoFlow"), peer
+
+
+kinds = {}
+for run in lines("precision"):
+    if "losses" not in run:
+        kinds.setdefault((*network(run), run["size"]), []).append(run)
+rows = []
+for (name, peer, size), runs in kinds.items():
+    if peer:
+        continue
+    plain, half = ([run for run in runs if run["precision"] == precision] for precision in ("float32", "bfloat16"))
+    peers = rounds(kinds.get((name, True, size), []), "peer", "channels_last")
+    theirs = min((middle(runs) for runs in peers.values()), default=None)
+    # U-Net steps are compared with PyTorch's, CosmoFlow's with our own in float32.
+    ratio = middle_ratio(half, plain)
+    of_peer = middle(half) / theirs if theirs else None
+    rows.append([name, f"{size}^3", seconds(middle(plain)), seconds(middle(half)),
+                 f"{ratio:.3f}" + (" (asked: 0.7)" if name == "CosmoFlow" else ""), seconds(theirs) if theirs else "",
+                 "" if theirs is None else f"{of_peer:.3f}" + (" (asked: 0.6)" if name == "U-Net" else ""),
+                 f"{middle(half, 'product_gflop_per_s'):.0f}", f"{middle(half, 'share_of_product'):.3f}"])
+table("Sixteen bits",
+      "1 rank x 2 threads, seconds a step. PyTorch: its faster format of contiguous and channels last, bfloat16 by autocast. The product is "
+      "oneDNN's of large bfloat16 matrices; the share is that of the step's convolutions. What is asked holds for processors with AMX; "
+      "others compute some bfloat16 layers in float32 and round.",
+      ["network", "size", "float32", "bfloat16", "of float32", "PyTorch, bfloat16", "of PyTorch", "product, GFLOP/s", "share of the product"], rows)
+
+rows = []
+for name in ("U-Net", "CosmoFlow"):
+    of = {run["precision"]: run["losses"] for run in lines("precision") if "losses" in run and network(run)[0] == name}
+    if len(of) < 2:
+        continue
+    plain, half = of["float32"], of["bfloat16"]
+    apart = [abs(a - b) for a, b in zip(plain, half)]
+    rows.append([name, len(plain), f"{plain[0]:.4f}", f"{plain[-1]:.4f}", f"{half[0]:.4f}", f"{half[-1]:.4f}",
+                 f"{max(apart) / plain[0]:.5f}", f"{statistics.mean(apart) / plain[0]:.5f}", f"{2 ** -8:.5f}"])
+table("Losses in sixteen bits",
+      "Training from the same parameters on the same sample. Differences of the losses at equal steps are divided by the first loss; "
+      "the last column is the distance of neighbouring bfloat16 numbers at 1.",
+      ["network", "steps", "float32, first", "last", "bfloat16, first", "last", "largest difference", "mean difference", "2^-8"], rows)
 
 table("Cost of a profile",
       "Steps with the profile of `models/train/profile.h` and without it take turns; the median of their ratios.",
@@ -126,7 +164,7 @@ table("Cost of a profile",
 print("\n## Measurements\n\n```")
 for path in sorted(folder.iterdir()):
     for run in lines(path.name):
-        left_out = ("instructions", "ops", "milliseconds")
+        left_out = ("instructions", "ops", "milliseconds", "losses")
         print(path.name, json.dumps({key: round(value, 4) if isinstance(value, float) else value
                                      for key, value in run.items() if key not in left_out}))
 print("```")

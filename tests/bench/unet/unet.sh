@@ -1,8 +1,10 @@
 #!/bin/sh
 # Measures training steps of the 3D U-Net (MLPerf's, batch 1, float32) on this machine's cores and writes
 # tests/bench/results/unet-DATE-COMMIT.md: compared with bare oneDNN primitives of its layers and a large product, with PyTorch,
-# two ranks with two threads and with ranks that exchange nothing, scaling, bfloat16, cost of a profile; and CosmoFlow on two
-# ranks with JAX on two devices. Compared cases are measured in turns. Three rounds take some 20 minutes with two Pythons.
+# two ranks with two threads and with ranks that exchange nothing, scaling, cost of a profile; CosmoFlow on two ranks with JAX on
+# two devices; and both networks in bfloat16 with float32, with PyTorch's bfloat16 and with a large product, and their losses.
+# Compared cases are measured in turns. Three rounds take some 30 minutes with two Pythons; --only precision takes some 10 and is
+# all that a processor with AMX has to answer.
 #
 #   sh tests/bench/unet/unet.sh [--quick] [--sizes "64 128"] [--rounds 3] [--only exchange] [PYTHON...]
 #
@@ -14,12 +16,13 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 . "$root/examples/packaging/packages.sh"
 rounds=3 quick='' options='' only=''
-sizes='64 128' exchange_sizes='64 96 128' scaling_size=64 split_size=128 profile_size=32
+sizes='64 128' exchange_sizes='64 96 128' scaling_size=64 split_size=128 profile_size=32 losses_size=64 losses=50
 while [ $# -gt 0 ]; do
   case $1 in
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --quick)
       options="$options --quick" quick=1 rounds=1 sizes=64 exchange_sizes=32 scaling_size=32 split_size=32 profile_size=32
+      losses_size=32 losses=5
       shift
       ;;
     --sizes)
@@ -93,6 +96,7 @@ record() {
   say "$(($(date +%s) - begun)) s: $*"
   "$@" >>"$work/$table" || say "failed: $*"
 }
+has_amx() { grep -qw amx_bf16 /proc/cpuinfo; }
 has() { [ -f "$peers/$2_step.py" ] && "$1" -c "import $2" 2>/dev/null; }
 
 round=1
@@ -109,6 +113,22 @@ while [ "$round" -le "$rounds" ]; do
       done
     done
   done
+  for size in $sizes; do
+    record precision unet "$size" --threads 2 --precision float32 bfloat16
+    record precision "$cosmoflow" --step-only --size "$size" --threads 2 --repeats 5 --precision float32 bfloat16
+    for python; do
+      has "$python" torch || continue
+      for format in '' --channels-last; do
+        # shellcheck disable=SC2086  # no word or one
+        record precision "$python" "$peers/torch_step.py" --model cosmoflow --size "$size" --threads 2 --steps 5 --dtype bf16 $format
+        # See above: 32^3 is too small for PyTorch, and without AMX a step at 128^3 takes it a minute.
+        if [ "$size" -lt 64 ] || { [ "$size" -ge 96 ] && [ "$round" -gt 1 ] && ! has_amx; }; then continue; fi
+        # shellcheck disable=SC2086
+        record precision "$python" "$peers/torch_step.py" --model unet3d --size "$size" --threads 2 --warmup 1 \
+          --steps "$(repeats "$size")" --dtype bf16 $format
+      done
+    done
+  done
   case " $sizes " in
     *" $split_size "*) ;;
     *) record floor unet "$split_size" --threads 2 --floor ;;
@@ -117,8 +137,11 @@ while [ "$round" -le "$rounds" ]; do
   for size in $exchange_sizes; do record exchange on_processes "$size" --communication on waiting none; done
   record scaling unet "$scaling_size" --threads 1
   record scaling on_processes "$scaling_size" --depth $((2 * scaling_size)) --communication on none
-  record precision unet "$scaling_size" --threads 2 --precision float32 bfloat16
   if [ "$round" -eq 1 ]; then
+    # 50 steps each, those that warm up included.
+    record precision "$step" --size "$losses_size" --threads 2 --warm-up 1 --repeats $((losses - 1)) --losses --precision float32 bfloat16
+    record precision "$cosmoflow" --step-only --size "$losses_size" --threads 2 --repeats $((losses - 2)) --losses \
+      --precision float32 bfloat16
     for python; do
       has "$python" jax || continue
       for size in $sizes; do

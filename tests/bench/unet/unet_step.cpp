@@ -1,10 +1,11 @@
-// Times a training step of the 3D U-Net like the peers' scripts (cross-entropy, Adam), and the rate of a large float32 product on
-// the same threads in the same run: lines of JSON for each size. Compared cases take turns.
+// Times a training step of the 3D U-Net like the peers' scripts (cross-entropy, Adam), and the rate of a large product in the
+// same precision on the same threads in the same run: lines of JSON for each size. Compared cases take turns.
 //
 //   unet_step --size 64 --threads 2
 //   mpiexec -n 2 unet_step --grid depth=2 --size 128 --threads 1
 //   unet_step --size 64 --floor           also the bare primitives of its layers (tests/bench/unet/unet_floor.h)
 //   unet_step --precision float32 bfloat16        one line for each precision
+//   unet_step --precision float32 bfloat16 --losses --warm-up 1 --repeats 49      the losses of 50 steps
 //   mpiexec -n 2 unet_step --grid depth=2 --communication on none --threads 1
 //   MPIGRAD_TRANSPORT=threads MPIGRAD_RANKS=2 unet_step --grid depth=2 --threads 1
 //   unet_step --profile-cost              the cost of the profile of models/train/profile.h
@@ -33,9 +34,9 @@
 #include "models/trainer/ranks/silent_transport.h"
 #include "ops/backends/implementation.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/linear/matmul.h"
 #include "ops/loss/loss.h"
 #include "ops/random/random.h"
+#include "tests/bench/bfloat16/product.h"
 #include "tests/bench/unet/unet_floor.h"
 
 namespace mpigrad::bench {
@@ -47,7 +48,7 @@ struct Options {
   std::int64_t batch = 1, depth = 0;
   std::string grid, variant = "mlperf";
   std::vector<std::string> communications{"on"}, precisions{"float32"};
-  bool by_layer = false, recompute = false, floor = false, profile_cost = false;
+  bool by_layer = false, recompute = false, floor = false, profile_cost = false, losses = false;
 };
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -55,20 +56,6 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
   return values[values.size() / 2];
-}
-
-// FLOP/s of a product, the fastest of three.
-double product_rate() {
-  constexpr std::int64_t n = 2048;
-  Untaped scope;
-  const auto a = random_normal({n, n}, {1, 1}), b = random_normal({n, n}, {1, 2});
-  double best = 1e9;
-  for (int i = 0; i < 3; ++i) {
-    const double start = now();
-    (void)matmul(a, b);
-    best = std::min(best, now() - start);
-  }
-  return 2.0 * n * n * n / best;
 }
 
 struct OfOp {
@@ -111,7 +98,7 @@ class Training {
       } else {
         adam_->step(tape.gradient(share));
       }
-      loss = total(share, world_);
+      losses.push_back(total(share, world_));
     }
     return now() - start;
   }
@@ -121,7 +108,7 @@ class Training {
   }
 
   const std::string communication, precision;
-  double loss = 0;
+  std::vector<double> losses;   // of all steps
   std::int64_t kept_bytes = 0;  // after the forward pass
 
  private:
@@ -170,7 +157,7 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
     floor->step(false);
   }
   std::vector<Measured> measured(trainings.size());
-  std::vector<double> rates;
+  std::map<std::string, std::vector<double>> rates;  // of a product, by precision
   for (int i = 0; i < o.repeats; ++i) {
     for (std::size_t t = 0; t < trainings.size(); ++t) {
       auto& of = measured[t];
@@ -185,13 +172,12 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
       }
     }
     if (floor) floor->step(true);
-    rates.push_back(product_rate());
+    for (const auto& precision : o.precisions) rates[precision].push_back(product_rate(precision));
   }
   if (session.rank() != 0) return;
-  const double product = median(rates);
   for (std::size_t t = 0; t < trainings.size(); ++t) {
     const auto& of = measured[t];
-    const double step = median(of.seconds);
+    const double step = median(of.seconds), product = median(rates[trainings[t]->precision]);
     auto line = described(session, o, size, *trainings[t]);
     line.update({{"median_s", step},
                  {"min_s", *std::min_element(of.seconds.begin(), of.seconds.end())},
@@ -207,7 +193,8 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
     // With several trainings the process holds all their parameters at once.
     if (trainings.size() == 1)
       line.update({{"forward_mib", mib(trainings[t]->kept_bytes)}, {"tensors_peak_mib", tensors_peak}, {"peak_mib", peak}});
-    line["loss"] = trainings[t]->loss;
+    line["loss"] = trainings[t]->losses.back();
+    if (o.losses) line["losses"] = trainings[t]->losses;
     std::vector<std::pair<std::string, OfOp>> sorted(of.ops.begin(), of.ops.end());
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
     for (const auto& [name, op] : sorted) {
@@ -219,8 +206,8 @@ void measure(const Session& session, const Options& o, std::int64_t size) {
 }
 
 // Steps with and without models/train/profile.h take turns, and so does the order of the two.
-void measure_profile(const Session& session, const Options& o, std::int64_t size) {
-  Training training(session, o, size, o.communications[0], o.precisions[0]);
+void measure_profile(const Session& session, const Options& o, std::int64_t size, const std::string& precision) {
+  Training training(session, o, size, o.communications[0], precision);
   for (int i = 0; i < o.warm_up; ++i) training.step();
   StepProfile profile(session.world(), {.first_step = 0, .steps = o.repeats});
   std::vector<double> without, with, ratios;
@@ -273,13 +260,17 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--variant", o.variant, "mlperf or lbann")->check(CLI::IsMember({"mlperf", "lbann"}))->capture_default_str();
   app.add_flag("--recompute", o.recompute, "compute each block again in the replay");
-  auto* floor = app.add_flag("--floor", o.floor, "also time the bare primitives of its layers in float32, on one rank");
+  auto* floor = app.add_flag("--floor", o.floor, "also time the bare primitives of its layers, always in float32, on one rank");
   app.add_flag("--profile-cost", o.profile_cost, "only compare steps with and without a profile")->excludes(floor);
+  app.add_flag("--losses", o.losses, "also print the losses of all steps");
   app.add_flag("--by-layer", o.by_layer, "also time ops by the shape of their first output");
   CLI11_PARSE(app, argc, argv);
   return run(argc, argv, [&](Session& session) {
     require(!o.floor || session.ranks() == 1, "[unet_step] --floor is for one rank, there are {}", session.ranks());
     omp_set_num_threads(o.threads);
-    for (const auto size : o.sizes) (o.profile_cost ? bench::measure_profile : bench::measure)(session, o, size);
+    for (const auto size : o.sizes)
+      if (!o.profile_cost) bench::measure(session, o, size);
+      else
+        for (const auto& precision : o.precisions) bench::measure_profile(session, o, size, precision);
   });
 }
