@@ -56,6 +56,31 @@ const std::vector<std::vector<std::int64_t>>& ForegroundCells::of(std::int64_t s
   return result;
 }
 
+const std::vector<augment::Tones>& SampleTones::of(std::int64_t sample) {
+  const auto found = found_.find(sample);
+  if (found != found_.end()) return found->second;
+  const auto extents = source_->extents_of(sample);
+  const auto channels = source_->channels(), plane = extents[1] * extents[2],
+             step = extents.elements() / augment::Tones::most + 1;
+  const auto planes = std::max<std::int64_t>(1, slab_bytes / (plane * channels * static_cast<std::int64_t>(sizeof(float))));
+  std::vector<augment::Tones> result(static_cast<std::size_t>(channels));
+  std::vector<float> values(static_cast<std::size_t>(std::min(planes, extents[0]) * plane * channels));
+  for (std::int64_t d = 0; d < extents[0]; d += planes) {
+    const Box slab{{d, 0, 0}, {std::min(d + planes, extents[0]), extents[1], extents[2]}};
+    read_window(*source_, sample, slab, DType::float32, values.data());
+    for (std::int64_t c = 0; c < channels; ++c) {
+      auto& tones = result[static_cast<std::size_t>(c)];
+      if (d == 0) tones.least = tones.greatest = values[static_cast<std::size_t>(c)];
+      for (std::int64_t i = 0; i < slab.elements(); ++i) {
+        const float value = values[static_cast<std::size_t>(i * channels + c)];
+        tones.least = std::min(tones.least, value), tones.greatest = std::max(tones.greatest, value);
+        if ((d * plane + i) % step == 0) tones.some.push_back(value);
+      }
+    }
+  }
+  return found_.emplace(sample, std::move(result)).first->second;
+}
+
 std::array<std::int64_t, 3> draw_window(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, const Shape& extents,
                                         const Crop& crop, ForegroundCells* foreground) {
   const Philox random = Philox{seed, static_cast<std::uint64_t>(epoch)}.child(3);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "models/data/augment/part.h"
 #include "models/data/data_augment.h"
 #include "models/data/source.h"
 
@@ -30,6 +31,18 @@ class ForegroundCells {
  private:
   SourcePtr source_;
   std::unordered_map<std::int64_t, std::vector<std::vector<std::int64_t>>> found_;
+};
+
+// The tones of samples, for changes of values that need the whole sample. The same on every rank.
+class SampleTones {
+ public:
+  explicit SampleTones(SourcePtr source) : source_(std::move(source)) {}
+  // Of each channel, transformed. Reads the sample when it is first asked for. Not thread-safe; the result stays where it is.
+  const std::vector<augment::Tones>& of(std::int64_t sample);
+
+ private:
+  SourcePtr source_;
+  std::unordered_map<std::int64_t, std::vector<augment::Tones>> found_;
 };
 
 // The place in the sample, of `extents`, where the window begins; negative where it begins before the sample. Depends only on the

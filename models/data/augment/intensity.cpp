@@ -1,7 +1,9 @@
 #include "models/data/augment/intensity.h"
 
 #include <algorithm>
-#include <numbers>
+#include <utility>
+
+#include "models/data/augment/part.h"
 
 namespace mpigrad::augment {
 namespace {
@@ -91,19 +93,10 @@ void gamma(Sample& x, double exponent) {
 }
 
 void noise(Sample& x, double deviation, const Philox& random) {
-  const auto s = static_cast<float>(deviation);
-  constexpr float circle = 2 * std::numbers::pi_v<float> * 0x1p-32F;
-  const auto n = x.values.size();
-  for (std::size_t i = 0; i < n; i += 4) {
-    const auto w = random.words(i / 4);
-    float normal[4];
-    for (std::size_t k = 0; k < 4; k += 2) {
-      const float radius = std::sqrt(-2 * std::log((static_cast<float>(w[k]) + 0.5F) * 0x1p-32F));
-      const float angle = circle * static_cast<float>(w[k + 1]);
-      normal[k] = radius * std::cos(angle), normal[k + 1] = radius * std::sin(angle);
-    }
-    for (std::size_t k = 0; k < std::min<std::size_t>(4, n - i); ++k) x.values[i + k] += s * normal[k];
-  }
+  Part part{.values = std::move(x)};
+  part.window = part.values.extents, part.box = {Shape{0, 0, 0}, part.window};
+  noise(part, deviation, random);
+  x = std::move(part.values);
 }
 
 void normalise(Sample& x, std::span<const double> mean, std::span<const double> deviation) {
@@ -119,35 +112,10 @@ void normalise(Sample& x, std::span<const double> mean, std::span<const double> 
 }
 
 void blur(Sample& x, double sigma) {
-  require(sigma >= 0 && sigma < 1e4, "[augment] the width of a blur must be from 0 to 10000, not {}", sigma);
-  if (sigma == 0) return;
-  const auto radius = static_cast<std::int64_t>(std::ceil(3 * sigma));
-  std::vector<float> kernel;
-  double sum = 0;
-  const auto weight = [&](std::int64_t k) { return std::exp(-static_cast<double>(k * k) / (2 * sigma * sigma)); };
-  for (auto k = -radius; k <= radius; ++k) sum += weight(k);
-  for (auto k = -radius; k <= radius; ++k) kernel.push_back(static_cast<float>(weight(k) / sum));
-
-  std::vector<float> y(x.values.size());
-  for (int axis = 0; axis < 3; ++axis) {
-    const auto n = x.extents[axis];
-    if (n == 1) continue;
-    const auto outer = x.extents.elements(0, axis), inner = x.extents.elements(axis + 1, 3) * x.channels;
-    std::fill(y.begin(), y.end(), 0.0F);
-    const auto mirrored = [n](std::int64_t i) {
-      const auto period = 2 * (n - 1), j = ((i % period) + period) % period;
-      return std::min(j, period - j);
-    };
-    for (std::int64_t o = 0; o < outer; ++o)
-      for (std::int64_t i = 0; i < n; ++i)
-        for (auto k = -radius; k <= radius; ++k) {
-          const float w = kernel[static_cast<std::size_t>(k + radius)];
-          const float* in = x.values.data() + (o * n + mirrored(i + k)) * inner;
-          float* out = y.data() + (o * n + i) * inner;
-          for (std::int64_t j = 0; j < inner; ++j) out[j] += w * in[j];
-        }
-    std::swap(x.values, y);
-  }
+  Part part{.values = std::move(x)};
+  part.window = part.values.extents, part.box = {Shape{0, 0, 0}, part.window};
+  for (std::int64_t c = 0; c < part.values.channels; ++c) blur(part, c, sigma);
+  x = std::move(part.values);
 }
 
 void erase(Sample& x, const Box& box, double value) {

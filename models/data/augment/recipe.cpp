@@ -1,5 +1,7 @@
 #include "models/data/augment/recipe.h"
 
+#include <algorithm>
+
 namespace mpigrad::augment {
 
 Recipe& Recipe::add(Step step) {
@@ -19,13 +21,58 @@ Shape Recipe::extents(Shape input) const {
   return input;
 }
 
-void Recipe::apply(Sample& x, const Philox& random) const {
+template <class F>
+void Recipe::drawn(const Philox& random, F f) const {
   for (std::size_t k = 0; k < steps_.size(); ++k) {
     const auto& step = steps_[k];
     const auto own = random.child(k);
     if (step.probability < 1 && own.uniform(0) >= step.probability) continue;
-    step.apply(x, own.child(0));
+    f(step, own.child(0));
   }
+}
+
+void Recipe::apply(Sample& x, const Philox& random) const {
+  drawn(random, [&](const Step& step, const Philox& own) { step.apply(x, own); });
+}
+
+void Recipe::require_windows() const {
+  for (const auto& step : steps_)
+    require(step.move || step.change, "[augment] '{}' is no step for windows of volumes with labels", step.text);
+  require(std::count_if(steps_.begin(), steps_.end(), [](const Step& step) { return step.elastic; }) <= 1,
+          "[augment] a recipe has one elastic displacement: {}", text());
+}
+
+bool Recipe::is_elastic() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.elastic; });
+}
+bool Recipe::moves() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.move != nullptr; });
+}
+bool Recipe::changes() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.change != nullptr; });
+}
+bool Recipe::needs_tones() const {
+  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.needs_tones; });
+}
+
+data::Motion Recipe::motion(const Shape& window, const Philox& random) const {
+  data::Motion motion{.window = window};
+  drawn(random, [&](const Step& step, const Philox& own) {
+    if (step.move) step.move(motion, own);
+  });
+  return motion;
+}
+
+std::int64_t Recipe::reach(const Philox& random) const {
+  std::int64_t reach = 0;
+  drawn(random, [&](const Step& step, const Philox&) { reach += step.reach; });
+  return reach;
+}
+
+void Recipe::change(Part& x, const Philox& random) const {
+  drawn(random, [&](const Step& step, const Philox& own) {
+    if (step.change) step.change(x, own);
+  });
 }
 
 std::string Recipe::text() const {

@@ -11,6 +11,8 @@
 #include <string>
 
 #include "models/data/augment/geometry.h"
+#include "models/data/augment/part.h"
+#include "models/data/deform.h"
 
 namespace mpigrad::augment {
 
@@ -20,6 +22,13 @@ struct Step {
   std::function<void(Sample&, const Philox&)> apply{};
   // Extents of the output from those of the input; Error where the step cannot be applied. None: unchanged.
   std::function<Shape(const Shape&)> extents{};
+  // The same step for windows of volumes whose cells have labels, of which each rank has a part (data::LoaderOptions). A step has
+  // one of both, or it is none for windows.
+  std::function<void(data::Motion&, const Philox&)> move{};  // values and labels
+  std::function<void(Part&, const Philox&)> change{};        // values
+  std::int64_t reach = 0;                                    // the cells around a part that `change` reads, at most
+  bool elastic = false;                                      // `move` sets Motion::elastic
+  bool needs_tones = false;                                  // `change` reads Part::tones
 };
 
 class Recipe {
@@ -33,7 +42,27 @@ class Recipe {
   void apply(Sample& x, const Philox& random) const;
   std::string text() const;
 
+  // ---- windows of volumes with labels: the same numbers for every part of a window
+
+  // Error: a step that is none for windows, two elastic displacements.
+  void require_windows() const;
+  bool is_elastic() const;
+  bool moves() const;
+  bool changes() const;
+  bool needs_tones() const;
+  // The motion of a window [D, H, W]: all steps that move cells, in one resampling.
+  data::Motion motion(const Shape& window, const Philox& random) const;
+  // The number of cells around a part that change() reads.
+  std::int64_t reach(const Philox& random) const;
+  // Applies the steps that change values. Cells of the part that are nearer than reach() to its ends, where these are not the
+  // window's, get values that are not those of the window.
+  void change(Part& x, const Philox& random) const;
+
  private:
+  // f(step, its generator) for the steps that are drawn.
+  template <class F>
+  void drawn(const Philox& random, F f) const;
+
   std::vector<Step> steps_;
 };
 
@@ -104,6 +133,30 @@ struct RandomErase {
 Step random_erase(const RandomErase& options);
 Step normalisation(std::vector<double> mean, std::vector<double> deviation);
 
+// ---- volumes, also windows of volumes with labels. Defaults: nnU-Net's (Isensee et al. 2021, supplementary note 4)
+
+// About the window's middle, by angles of up to `degrees` around each of the axes D, H and W, or around one `axis`; never out of
+// the plane of a picture. All turns, scales and elastic displacements of a recipe are one resampling.
+Step random_rotation(double degrees = 30, int axis = -1);
+// What is seen becomes `factor` times as large, along axes longer than 1.
+Step random_scale(Range factor = {0.7, 1.4});
+// data::Elastic, in cells.
+Step random_elastic(double amplitude = 4, double spacing = 16);
+// The options of data::Motion: interpolation of values, and of labels.
+Step cubic_values();
+Step labels_by_score();
+// Of each channel; those of each channel are drawn for themselves. contrast() and the others are in augment/part.h.
+Step random_brightness(Range factor = {0.7, 1.3});
+Step random_contrast(Range factor = {0.65, 1.5});
+Step random_gamma(Range exponent = {0.7, 1.5}, bool inverted = false);
+// Of each channel with probability 1/2.
+Step random_low_resolution(Range factor = {1, 2});
+Step random_blur_of_channels(Range sigma = {0.5, 1.5});
+// Rotation and scale with probability 0.2 each, noise of a deviation up to 0.1 with 0.15, blur with 0.2, brightness and contrast
+// with 0.15 each, low resolution with 0.25, gamma with 0.15 inverted and 0.15 not, and flips of each axis with 0.5. Contrast and
+// gamma take the range, mean and deviation of the whole volume, where nnU-Net takes those of the window.
+Recipe nnunet();
+
 // SimCLR's recipe (Chen et al. 2020, appendix A) at `to`; blur from 64 pixels on, with sigma up to 2 at 224 pixels.
 Recipe photographs(const Shape& to, Range area = {0.08, 1});
 // Affine and elastic maps for letters and digits, ink near 1 on 0: no flips, no crops.
@@ -115,7 +168,10 @@ Recipe volumes(const Shape& to);
 // simclr (area: photographs), handwriting, volume, none; of steps: resize, crop (area, to), cut (padding), flip (axis), turn,
 // mirror (a turn with reflections), warp (rotation, shear, scale, stretch, move, elastic, spacing), colour (strength), grey, blur
 // (low, high), intensity (strength), noise (deviation), erase (area). p is the probability of each. Steps that change extents
-// produce the extents `to`. Errors: no such step or number, a number that is none or given twice, those of the steps.
+// produce the extents `to`. Names of steps for volumes, with labels or without: rotate (degrees, axis), scale (low, high),
+// elastic (amplitude, spacing), brightness, contrast (low, high), gamma (low, high, inverted), resolution (low, high), cubic,
+// scores; and the recipe nnunet. For windows of volumes with labels `to` is {}; then blur (low, high) and noise (deviation) have
+// nnU-Net's defaults, too. Errors: no such step or number, a number that is none or given twice, those of the steps.
 Recipe parse_recipe(const std::string& text, const Shape& to);
 
 }  // namespace mpigrad::augment

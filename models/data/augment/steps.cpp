@@ -137,7 +137,9 @@ Step random_crop(const Shape& to, std::int64_t padding) {
 Step random_flip(int axis) {
   checked_dimension("augment", axis, 3);
   const auto a = axis < 0 ? axis + 3 : axis;
-  return {fmt::format("flip {}", axis_names[a]), 0.5, [a](Sample& x, const Philox&) { x = flipped(x, a); }, {}};
+  Step step{fmt::format("flip {}", axis_names[a]), 0.5, [a](Sample& x, const Philox&) { x = flipped(x, a); }, {}};
+  step.move = [i = static_cast<std::size_t>(a)](data::Motion& motion, const Philox&) { motion.flip[i] = !motion.flip[i]; };
+  return step;
 }
 
 Step random_turn(bool mirrors) {
@@ -248,9 +250,12 @@ Step random_intensity(const RandomIntensity& o) {
 
 Step random_noise(Range deviation) {
   require_range(deviation, "the deviation of noise", 0);
-  return plain(fmt::format("noise (deviation {})", text_of(deviation)), [deviation](Sample& x, const Philox& random) {
+  const auto add = [deviation](auto& x, const Philox& random) {
     noise(x, Draws(random).uniform(deviation.low, deviation.high), random.child(0));
-  });
+  };
+  auto step = plain(fmt::format("noise (deviation {})", text_of(deviation)), add);
+  step.change = add;
+  return step;
 }
 
 Step random_erase(const RandomErase& o) {

@@ -52,6 +52,10 @@ class Numbers {
     require(number == std::floor(number), "[augment] {} of {} is an integer, got {}", key, name_, number);
     return static_cast<std::int64_t>(number);
   }
+  Range range(const Range& otherwise) {
+    const double low = (*this)("low", otherwise.low);
+    return {low, (*this)("high", otherwise.high)};
+  }
   std::optional<double> probability() {
     if (!numbers_.contains("p")) return std::nullopt;
     const double p = (*this)("p", 1);
@@ -107,15 +111,43 @@ const std::map<std::string, Maker>& makers() {
          return with(0.8, colour_jitter({0.8 * s, 0.8 * s, 0.8 * s, 0.2 * s}));
        })},
       {"grey", one([](Numbers&, const Shape&) { return with(0.2, to_grey()); })},
-      {"blur", one([](Numbers& n, const Shape&) {
+      {"blur", one([](Numbers& n, const Shape& to) {
+         if (to.rank() == 0) return with(0.2, random_blur_of_channels({n("low", 0.5), n("high", 1.5)}));
          return with(0.5, random_blur({n("low", 0.1), n("high", 2)}));
        })},
       {"intensity", one([](Numbers& n, const Shape&) {
          const double s = n("strength", 0.2);
          return random_intensity({.scale = around(s), .shift = {-s / 2, s / 2}, .gamma = factors(s)});
        })},
-      {"noise", one([](Numbers& n, const Shape&) {
-         return random_noise({0, n("deviation", 0.1)});
+      {"noise", one([](Numbers& n, const Shape& to) {
+         return with(to.rank() == 0 ? 0.15 : 1, random_noise({0, n("deviation", 0.1)}));
+       })},
+      {"nnunet", [](Numbers&, const Shape&) { return nnunet().steps(); }},
+      {"rotate", one([](Numbers& n, const Shape&) {
+         const double degrees = n("degrees", 30);
+         return with(0.2, random_rotation(degrees, static_cast<int>(n.integer("axis", -1))));
+       })},
+      {"scale", one([](Numbers& n, const Shape&) {
+         return with(0.2, random_scale(n.range({0.7, 1.4})));
+       })},
+      {"elastic", one([](Numbers& n, const Shape&) {
+         const double amplitude = n("amplitude", 4);
+         return with(0.2, random_elastic(amplitude, n("spacing", 16)));
+       })},
+      {"cubic", one([](Numbers&, const Shape&) { return cubic_values(); })},
+      {"scores", one([](Numbers&, const Shape&) { return labels_by_score(); })},
+      {"brightness", one([](Numbers& n, const Shape&) {
+         return with(0.15, random_brightness(n.range({0.7, 1.3})));
+       })},
+      {"contrast", one([](Numbers& n, const Shape&) {
+         return with(0.15, random_contrast(n.range({0.65, 1.5})));
+       })},
+      {"gamma", one([](Numbers& n, const Shape&) {
+         const auto range = n.range({0.7, 1.5});
+         return with(0.15, random_gamma(range, n.integer("inverted", 0) != 0));
+       })},
+      {"resolution", one([](Numbers& n, const Shape&) {
+         return with(0.25, random_low_resolution(n.range({1, 2})));
        })},
       {"erase", one([](Numbers& n, const Shape&) {
          return random_erase({.area = {0.02, n("area", 0.2)}});

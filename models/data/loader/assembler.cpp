@@ -12,7 +12,8 @@ Assembler::Assembler(SourcePtr source, const LoaderOptions& o, const Schedule& s
     : source_(std::move(source)), options_(o), schedule_(schedule),
       transform_(o.transform == Transform::of_source ? source_->transform() : o.transform),
       // Deformations and changes of intensity compute with floating-point numbers, on the host.
-      as_stored_(o.device == DeviceKind::cuda && is_narrow(source_->type()) && !o.elastic && !o.intensity.any()),
+      as_stored_(o.device == DeviceKind::cuda && is_narrow(source_->type()) && !o.elastic && !o.intensity.any() &&
+                 o.augment.steps().empty()),
       type_(as_stored_ ? source_->type() : o.dtype) {
   require(o.intensity.contrast >= 0 && o.intensity.brightness >= 0 && o.intensity.noise >= 0,
           "[data] contrast, brightness and noise must not be negative");
@@ -25,9 +26,9 @@ std::pair<TensorType, TensorType> Assembler::types(const Fetch& fetch) const {
           {schedule_.target_shape(n, extents), schedule_.target_dtype()}};
 }
 
-void Assembler::assemble(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& v, std::byte* to) const {
+void Assembler::assemble(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& v, const Box& spatial,
+                         std::byte* to) const {
   const auto name = [&] { return source_->name_of_sample(item.sample); };
-  const auto& spatial = schedule_.spatial();
   const auto extents = spatial.extents();
   const auto cell = v.channels * size_of(v.type);
   std::int64_t covered = 0;
@@ -55,6 +56,32 @@ void Assembler::assemble(const Fetch::Item& item, const std::vector<RegionPtr>& 
   }
 }
 
+void Assembler::assemble_block(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& v,
+                               std::byte* to) const {
+  const auto& spatial = schedule_.spatial();
+  const auto box = schedule_.reached(item, spatial);
+  if (box == spatial) return assemble(item, read, v, spatial, to);
+  const auto cell = v.channels * size_of(v.type);
+  std::vector<std::byte> whole(static_cast<std::size_t>(box.elements() * cell));
+  assemble(item, read, v, box, whole.data());
+  copy_cells(whole.data(), box, spatial, spatial, cell, to);
+}
+
+void Assembler::assemble_changed(const Fetch& fetch, const Fetch::Item& item, std::byte* to) const {
+  const auto& spatial = schedule_.spatial();
+  const auto channels = source_->channels();
+  augment::Part part{.box = schedule_.reached(item, spatial), .window = schedule_.window()};
+  part.values = augment::Sample(part.box.extents(), channels);
+  assemble(item, item.regions, {.stored = source_->type(), .type = DType::float32, .channels = channels, .transform = transform_},
+           part.box, reinterpret_cast<std::byte*>(part.values.values.data()));
+  if (item.tones != nullptr) part.tones = *item.tones;
+  options_.augment.change(part, random_of(options_, fetch.epoch, item.sample, 7));
+  std::vector<float> block(static_cast<std::size_t>(spatial.elements() * channels));
+  copy_cells(reinterpret_cast<const std::byte*>(part.values.values.data()), part.box, spatial, spatial,
+             channels * static_cast<std::int64_t>(sizeof(float)), reinterpret_cast<std::byte*>(block.data()));
+  convert(block.data(), DType::float32, spatial.elements() * channels, type_, to);
+}
+
 void Assembler::assemble(Fetch& fetch, std::byte* x, std::byte* y) const {
   if (fetch.stored) fetch.stored->finish();
   const auto n = static_cast<std::int64_t>(fetch.items.size());
@@ -71,7 +98,8 @@ void Assembler::assemble(Fetch& fetch, std::byte* x, std::byte* y) const {
     auto* values = x + i * bytes;
     const Values here{.stored = source_->type(), .type = type_, .channels = channels, .transform = transform_};
     const Values there{.stored = type_, .type = type_, .channels = channels, .on_gpu = transform_};
-    assemble(item, item.regions, as_stored_ ? there : here, values);
+    if (options_.augment.changes()) assemble_changed(fetch, item, values);
+    else assemble_block(item, item.regions, as_stored_ ? there : here, values);
     if (options_.intensity.any())
       visit_floating(options_.dtype, [&](auto zero) {
         change_values(options_.intensity, random_of(options_, fetch.epoch, item.sample, 6), schedule_.window(), spatial, channels,
@@ -79,8 +107,8 @@ void Assembler::assemble(Fetch& fetch, std::byte* x, std::byte* y) const {
       });
     auto* to = y + i * numbers * size_of(target_dtype);
     if (target.per_cell) {
-      assemble(item, item.targets,
-               {target.type, target_dtype, target.shape.elements(), Transform::none, !is_floating(target.type)}, to);
+      assemble_block(item, item.targets,
+                     {target.type, target_dtype, target.shape.elements(), Transform::none, !is_floating(target.type)}, to);
     } else {
       const auto& region = *item.targets.front();
       region.ready.get();

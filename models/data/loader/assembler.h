@@ -34,7 +34,7 @@ class Assembler {
   std::pair<Tensor, Tensor> on_host(Fetch& fetch) const;
 
  private:
-  // Describes one part of a sample's block, [d, h, w, cell elements]: it consists of the pieces of the regions, with zeros
+  // Describes one part of a sample's cells `box`, [d, h, w, cell elements]: it consists of the pieces of the regions, with zeros
   // elsewhere, or of the deformed single region.
   struct Values {
     DType stored, type;
@@ -43,7 +43,12 @@ class Assembler {
     bool nearest = false;                // how deformed cells are taken; else interpolated
     Transform on_gpu = Transform::none;  // transform of values that are converted on the GPU
   };
-  void assemble(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& values, std::byte* to) const;
+  void assemble(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& values, const Box& box,
+                std::byte* to) const;
+  // Only the rank's block of what is read for it.
+  void assemble_block(const Fetch::Item& item, const std::vector<RegionPtr>& read, const Values& values, std::byte* to) const;
+  // The block's values, changed by the recipe.
+  void assemble_changed(const Fetch& fetch, const Fetch::Item& item, std::byte* to) const;
 
   SourcePtr source_;
   const LoaderOptions& options_;

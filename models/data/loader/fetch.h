@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/tensor/tensor.h"
+#include "models/data/augment/part.h"
 #include "models/data/data_augment.h"
 #include "models/data/deform.h"
 #include "models/data/loader/regions.h"
@@ -21,12 +22,14 @@ struct Fetch {
   struct Item {
     std::int64_t sample = 0;
     Augmentation map{};
-    Shape extents{};                           // of the sample
-    std::array<std::int64_t, 3> begin{};       // of the window in the sample
-    std::optional<Deformation> deformation{};  // with one piece
-    std::vector<Piece> pieces{};               // of this rank's block
-    std::vector<RegionPtr> regions{};          // one for each piece
-    std::vector<RegionPtr> targets{};          // one for each piece if targets are per cell, else one
+    Shape extents{};                                     // of the sample
+    std::array<std::int64_t, 3> begin{};                 // of the window in the sample
+    std::optional<Deformation> deformation{};            // with one piece
+    std::int64_t reach = 0;                              // the cells around a block that changes of its values read
+    const std::vector<augment::Tones>* tones = nullptr;  // of the sample, where changes of values need them
+    std::vector<Piece> pieces{};                         // of this rank's block
+    std::vector<RegionPtr> regions{};                    // one for each piece
+    std::vector<RegionPtr> targets{};                    // one for each piece if targets are per cell, else one
   };
   std::int64_t epoch = 0;
   std::int64_t n = 0;       // samples of all ranks

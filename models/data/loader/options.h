@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/distributed/grid.h"
+#include "models/data/augment/recipe.h"
 #include "models/data/deform.h"
 #include "models/data/source.h"
 #include "models/data/window.h"
@@ -23,6 +24,10 @@ struct LoaderOptions {
   std::optional<Crop> crop{};   // batches of windows of the samples, not of whole samples
   std::optional<Elastic> elastic{};
   Intensity intensity{};
+  // Steps for windows (augment::Recipe::require_windows), computed in float32: first the steps that move cells, in one
+  // resampling together with `elastic`, then those that change values, then `intensity`. Keyed by seed, epoch, sample and place
+  // in the window. For contrast and gamma each rank reads a sample once as a whole.
+  augment::Recipe augment{};
   Transform transform = Transform::of_source;
   DType dtype = DType::float32;  // type of x
   // Type of y: floating-point; for classes int64; for labels of cells the stored integers. None: int64 for classes, the stored

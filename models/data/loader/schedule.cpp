@@ -20,8 +20,13 @@ Schedule::Schedule(SourcePtr source, const LoaderOptions& o)
   require(window_.rank() == 3 && window_.elements() > 0, "[data] windows must be [D, H, W], at least 1 each: {}", window_);
   require(!o.transpositions || (window_[0] == window_[1] && window_[1] == window_[2]), "[data] transpositions need cubes: {}",
           window_);
+  o.augment.require_windows();
+  require(!o.elastic || !o.augment.is_elastic(),
+          "[data] an elastic deformation is given twice: as an option and in the recipe {}", o.augment.text());
+  if (o.augment.needs_tones()) tones_.emplace(source_);
   if (!o.crop) require_same_extents(*source_, "batches of whole samples need samples of one size, or a crop");
-  require(!o.shifts || (!o.crop && !o.elastic), "[data] periodic shifts need whole samples without an elastic deformation");
+  require(!o.shifts || (!o.crop && !o.elastic && !o.augment.moves()),
+          "[data] periodic shifts need whole samples without an elastic deformation or other steps that move cells");
   require(!o.elastic || (o.elastic->amplitude >= 0 && std::isfinite(o.elastic->amplitude) && o.elastic->spacing > 0),
           "[data] an elastic deformation needs an amplitude of at least 0 and a spacing above 0, in cells");
 
@@ -87,12 +92,25 @@ Fetch::Item Schedule::drawn(std::int64_t epoch, std::int64_t sample) {
   Fetch::Item item{.sample = sample, .map = draw_augmentation(o.seed, epoch, sample, window_, kinds_)};
   item.extents = o.crop ? source_->extents_of(sample) : window_;
   if (o.crop) item.begin = draw_window(o.seed, epoch, sample, item.extents, *o.crop, foreground_ ? &*foreground_ : nullptr);
-  if (o.elastic)
-    item.deformation.emplace(*o.elastic, random_of(o, epoch, sample, 4), window_, item.map, item.begin, item.extents);
+  const auto random = random_of(o, epoch, sample, 7);
+  auto motion = o.augment.motion(window_, random);
+  item.reach = o.augment.reach(random);
+  for (std::size_t a = 0; a < 3; ++a) item.map.flip[a] = item.map.flip[a] != motion.flip[a];
+  if (o.elastic) motion.elastic = o.elastic, motion.random = random_of(o, epoch, sample, 4);
+  if (motion.resamples()) item.deformation.emplace(motion, item.map, item.begin, item.extents);
   return item;
 }
 
-std::vector<Piece> Schedule::pieces(const Fetch::Item& item, const Box& block) const {
+Box Schedule::reached(const Fetch::Item& item, Box block) const {
+  for (int a = 0; a < 3; ++a) {
+    block.begin[a] = std::max<std::int64_t>(0, block.begin[a] - item.reach);
+    block.end[a] = std::min(window_[a], block.end[a] + item.reach);
+  }
+  return block;
+}
+
+std::vector<Piece> Schedule::pieces(const Fetch::Item& item, const Box& of) const {
+  const auto block = reached(item, of);
   if (!item.deformation) return pieces_in_sample(pieces_of(block, window_, item.map), item.begin, item.extents);
   const auto box = item.deformation->needed(block);
   if (box.elements() == 0) return {};
@@ -122,6 +140,7 @@ FetchPtr Schedule::plan(std::int64_t epoch, const std::vector<std::int64_t>& ord
   for (auto i = begin; i < end; ++i) {
     auto& item = fetch->items[static_cast<std::size_t>(i - from)];
     item.pieces = pieces(item, spatial_);
+    if (tones_) item.tones = &tones_->of(item.sample);
   }
   return fetch;
 }

@@ -45,6 +45,7 @@ struct TrainOptions : trainer::Options {
   std::vector<std::int64_t> window{};
   std::vector<double> spacing{};
   std::string orientation = "RAS";  // or "stored"
+  std::string augment{};            // augment::parse_recipe
   double foreground = 1.0 / 3, contrast = 0, brightness = 0, noise = 0, elastic = 0, elastic_spacing = 16, overlap = 0.5;
   double validation_fraction = 0.2;
   std::uint64_t split_seed = 1;

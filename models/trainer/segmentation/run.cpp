@@ -7,6 +7,7 @@
 #include "comm/launch.h"
 #include "framework/base/joined.h"
 #include "framework/base/printable.h"
+#include "models/data/augment/recipe.h"
 #include "models/data/volumes/label_rules.h"
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volume_formats.h"
@@ -36,6 +37,17 @@ Rule orientation_rule() {
   return {.text = text, .choices = {}, .problem = [text](const std::string& value) {
             if (value == "stored" || data::is_orientation(value)) return std::string();
             return fmt::format("'{}' is not {}", printable(value), text);
+          }};
+}
+
+Rule recipe_rule() {
+  return {.text = "steps of augmentation for volumes with labels", .choices = {}, .problem = [](const std::string& value) {
+            try {
+              if (!value.empty()) augment::parse_recipe(value, {}).require_windows();
+            } catch (const Error& error) {
+              return std::string(error.what());
+            }
+            return std::string();
           }};
 }
 
@@ -79,6 +91,11 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
   keys.add("data.foreground", o.foreground, between(0, 1),
            "fraction of the windows that are placed over a cell of a class other than 0")
       .instead_of("--foreground");
+  keys.add("data.augment", o.augment, recipe_rule(),
+           "random changes of windows and their labels, in this order: nnunet (nnU-Net's steps), or steps with numbers, such as "
+           "\"rotate:degrees=15,scale,elastic,gamma:p=0.3\"; steps: rotate, scale, elastic, flip, cubic, scores, noise, blur, "
+           "brightness, contrast, resolution, gamma")
+      .with_default("none");
   keys.add("data.elastic", o.elastic, from(0),
            "largest shift of a cell along an axis by a smooth random deformation; 0: no deformation")
       .with_unit("cells")

@@ -84,8 +84,9 @@ Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const 
               {"validation", fingerprint(source, validation)},
               {"seed", std::to_string(o.seed)},
               {"loss", o.loss},
-              {"augmentation", fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}",
-                                           o.foreground, o.contrast, o.brightness, o.noise, o.elastic, o.elastic_spacing)},
+              {"augmentation",
+               fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}{}", o.foreground, o.contrast,
+                           o.brightness, o.noise, o.elastic, o.elastic_spacing, o.augment.empty() ? "" : ", " + o.augment)},
               {"batch", std::to_string(o.batch)},
               {"precision", precision_of(o)}};
   require(notes.emplace(program.name, to_note(program, trained)).second, "[trainer] a program cannot be called '{}'",
@@ -156,6 +157,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
     if (o.elastic > 0) options.elastic = data::Elastic{.amplitude = o.elastic, .spacing = o.elastic_spacing};
     set_reading(options, *volumes.seen, o);
     options.intensity = {.contrast = o.contrast, .brightness = o.brightness, .noise = o.noise};
+    if (!o.augment.empty()) options.augment = augment::parse_recipe(o.augment, {});
     loader.emplace(volumes.seen, options);
     net = program.network(problem);
     build(*net, loader->layout(), loader->shape(), o);

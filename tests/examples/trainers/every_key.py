@@ -19,6 +19,7 @@ VALUES = {
     'grid.extents': 'depth=2',
     'precision.compute': 'float64',
     'data.window': '12',
+    'data.augment': 'flip',
     'data.orientation': 'LPS',
     'labels.map': '1=0',
     'labels.ignore': '1',
