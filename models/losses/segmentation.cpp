@@ -119,7 +119,7 @@ Tensor focal_loss(const Tensor& scores, const Tensor& labels, const FocalOptions
   const auto losses = negative_log_likelihood(all, labels, options);
   const auto mean_of = [&](const Tensor& x) {
     if (!o.ignored) return mean(x);
-    return sum(x) / std::max(1.0, cross_entropy_weight(labels, classes, {.ignore_index = o.ignored}));
+    return sum(x) / std::max(1e-30, mean_weight(labels, classes, {.ignore_index = o.ignored}));
   };
   if (o.gamma == 0) return mean_of(losses);
   const auto p = exp(sum(where(at.chosen, all, number(all, 0)), {-1}));

@@ -177,19 +177,39 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
     return share;
   };
   auto* const pipeline = net.pipeline().get();
+  require(!options.whole_step || !options.weight, "[fit] options.whole_step and options.weight: one of the two");
   require(!pipeline || !options.noise, "[fit] the gradient noise scale is not measured in a pipeline");
   struct Held {
     Tensor x, y;
     Losses::Step at;
   };
-  std::vector<Held> held;  // the micro-batches of a pipeline's step
+  // The micro-batches of a step, of a pipeline or with options.whole_step.
+  std::vector<Held> held;
+  const bool whole_step = options.whole_step && options.accumulate > 1;
+  const auto labels_of_step = [&] {
+    std::vector<Tensor> labels;
+    for (const auto& each : held) labels.push_back(pipeline ? pipeline->target(each.y) : each.y);
+    return labels;
+  };
+  const auto held_step = [&](std::int64_t first_step) {
+    const StepLabels scope(labels_of_step());
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      last = i + 1 == held.size(), weight = held[i].at.weight;
+      net.set_step(first_step + static_cast<std::int64_t>(i));
+      losses.add(one_step({held[i].x, held[i].y}), held[i].at);
+    }
+    held.clear();
+  };
   const auto pipelined_step = [&](std::int64_t first_step) {
     const double scale = options.loss_scale ? options.loss_scale->value() : 1;
     std::vector<double> factors;
     for (const auto& each : held) factors.push_back(scale * parts.factor(each.at.weight));
     std::vector<Tensor> shares(held.size());
+    const auto labels = whole_step ? labels_of_step() : std::vector<Tensor>();
     const auto of_micro = [&](std::int64_t m) {
       const auto i = static_cast<std::size_t>(m);
+      std::optional<StepLabels> scope;
+      if (whole_step) scope.emplace(labels);
       shares[i] = loss(cast(net(pipeline->input(held[i].x)), net.dtype()), pipeline->target(held[i].y));
       return factors[i] == 1 ? shares[i] : shares[i] * factors[i];
     };
@@ -235,9 +255,12 @@ void fit(nn::Module& net, Optimizer& optimizer, const data::Loader& loader, cons
       const auto n = global_shape(batch.x)[0];
       weight = options.weight ? options.weight(batch.y) : static_cast<double>(n);
       const Losses::Step at{.epoch = epoch, .step = step, .samples = n, .weight = weight};
-      if (pipeline) {
+      if (pipeline || whole_step) {
         held.push_back({batch.x, batch.y, at});
-        if (last) pipelined_step(epoch * steps * options.accumulate + micro - options.accumulate);
+        const auto first_step = epoch * steps * options.accumulate + micro - options.accumulate;
+        if (last && pipeline) pipelined_step(first_step);
+        else if (last) held_step(first_step);
+        if (last && !pipeline && options.averages) options.averages->update();
       } else {
         const auto share = graph ? (*graph)({batch.x, batch.y}, one_step) : one_step({batch.x, batch.y});
         if (last && options.averages) options.averages->update();

@@ -75,6 +75,9 @@ struct FitOptions {
   // With a loss scale, the first micro-batch should therefore not have a weight that is orders of magnitude below the others.
   std::int64_t accumulate = 1;
   std::function<double(const Tensor& target)> weight{};
+  // Holds all micro-batches of a step at once, and computes their losses in a scope of StepLabels (ops/loss/loss.h) with their
+  // targets: gradients of losses that leave labels out are those of the whole batch. Instead of `weight`.
+  bool whole_step = false;
   // On a GPU: captures a step after a few ordinary ones and then repeats it, without a call of the host for each kernel
   // (models/train/step_graph.h).
   bool graph = false;

@@ -105,6 +105,21 @@ Tensor total_weight(const Tensor& weight) {
   return mine.layout()->grid->sum_over(mine.layout()->varying_axes(), mine);
 }
 
+// The divisor of a micro-batch in a scope of StepLabels.
+Tensor weight_of_step(const Tensor& here, std::int64_t classes, const CrossEntropyOptions& options, DType dtype) {
+  Untaped scope;
+  const auto& step = *StepLabels::current();
+  Tensor all;
+  std::int64_t samples = 0;
+  for (const auto& labels : step) {
+    const auto chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
+    const auto weight = total_weight(label_weights(chosen, options, dtype));
+    all = all ? all + weight : weight;
+    samples += global_shape(labels)[0];
+  }
+  return all * (static_cast<double>(global_shape(here)[0]) / static_cast<double>(samples));
+}
+
 }  // namespace
 
 Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options) {
@@ -130,7 +145,8 @@ Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& la
   auto losses = -sum(where(chosen, log_p, scalar_like(log_p, 0)), {-1});
   if (options.weights) losses = losses * weight;
   if (options.reduction != Reduction::mean || !weighted) return reduced(losses, options.reduction);
-  const Tensor share = sum(losses), all = total_weight(weight);
+  const Tensor share = sum(losses);
+  const Tensor all = StepLabels::current() != nullptr ? weight_of_step(labels, classes, options, dtype) : total_weight(weight);
   return share / maximum(all, scalar_like(all, 1e-30));
 }
 
@@ -142,6 +158,19 @@ double cross_entropy_weight(const Tensor& labels, std::int64_t classes, const Cr
   Untaped scope;
   const auto chosen = mpigrad::apply(ops::LabelMask{classes, options.ignore_index}, {labels});
   return total_weight(label_weights(chosen, options, DType::float64)).without_layout().item();
+}
+
+namespace {
+thread_local const StepLabels* innermost = nullptr;
+}  // namespace
+
+StepLabels::StepLabels(std::vector<Tensor> labels) : labels_(std::move(labels)), outer_(innermost) { innermost = this; }
+StepLabels::~StepLabels() { innermost = outer_; }
+const std::vector<Tensor>* StepLabels::current() { return innermost == nullptr ? nullptr : &innermost->labels_; }
+
+double mean_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options) {
+  if (StepLabels::current() == nullptr) return cross_entropy_weight(labels, classes, options);
+  return weight_of_step(labels, classes, options, DType::float64).without_layout().item();
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction) {

@@ -3,6 +3,7 @@
 // sum. For 16-bit predictions and targets they are computed and returned in float32.
 
 #include <optional>
+#include <vector>
 
 #include "framework/engine/op.h"
 
@@ -33,6 +34,24 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 // The divisor of a mean of cross_entropy(): the sum of the weights of all ranks' labels that are not ignored. Collective for
 // distributed labels.
 double cross_entropy_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options);
+// While it is in scope, on this thread: the labels [n, ...] of all micro-batches of a step, of which the losses see one at a
+// time. The divisor of a mean with weights or ignored labels is then that of the whole batch, times the micro-batch's part of the
+// samples, so that the mean of the micro-batches' losses, weighted by their samples, is that of the whole batch. On all ranks
+// alike; scopes may be nested.
+class StepLabels {
+ public:
+  explicit StepLabels(std::vector<Tensor> labels);
+  ~StepLabels();
+  StepLabels(const StepLabels&) = delete;
+  StepLabels& operator=(const StepLabels&) = delete;
+  static const std::vector<Tensor>* current();  // of the innermost scope; none outside
+
+ private:
+  std::vector<Tensor> labels_;
+  const StepLabels* outer_;
+};
+// The divisor with which a mean divides: cross_entropy_weight(), or that of a scope of StepLabels.
+double mean_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options);
 // cross_entropy() of log-probabilities instead of logits.
 Tensor negative_log_likelihood(const Tensor& log_probabilities, const Tensor& labels, const CrossEntropyOptions& options = {});
 

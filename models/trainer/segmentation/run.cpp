@@ -196,6 +196,7 @@ int run_train(const Communicator& world, const SegmentationProgram& program, Tra
     o.norm_momentum = std::get<double>(momentum->second);
   std::set<std::string> own{"data.window", "network.classes", "network.channels"};
   for (const auto& setting : program.settings) own.insert(key_of(setting));
+  o.training.fit.whole_step = true;
   warn(o, own, world.rank());
   return o.describe ? describe(world, program, o) : train(world, program, o);
 }
