@@ -89,10 +89,24 @@ std::optional<double> jaccard(const ClassCounts& counts) {
 }
 
 std::vector<std::int32_t> largest_components(std::span<const std::int32_t> labels, const Shape& extents, std::int64_t classes) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t c = 1; c < classes; ++c) all.push_back(c);
+  return largest_components(labels, extents, classes, all);
+}
+
+std::vector<std::int32_t> largest_components(std::span<const std::int32_t> labels, const Shape& extents, std::int64_t classes,
+                                             std::span<const std::int64_t> chosen) {
   require_volume("largest_components", "the volume", labels, extents);
   require_labels("largest_components", "label", labels, classes);
-  std::vector<std::vector<std::int64_t>> largest(index(std::max<std::int64_t>(classes, 0)));
-  std::vector<std::int32_t> left(labels.begin(), labels.end());
+  std::vector<bool> is_chosen(index(std::max<std::int64_t>(classes, 1)));
+  for (const auto c : chosen) {
+    require(c >= 0 && c < classes, "[largest_components] classes are in [0, {}), {} is chosen", classes, c);
+    is_chosen[index(c)] = c > 0;
+  }
+  // `left`: cells of chosen classes that no component has taken yet; `result`: the others.
+  std::vector<std::int32_t> left(labels.begin(), labels.end()), result(labels.begin(), labels.end());
+  for (std::size_t i = 0; i < labels.size(); ++i) (is_chosen[index(labels[i])] ? result : left)[i] = 0;
+  std::vector<std::vector<std::int64_t>> largest(is_chosen.size());
   std::vector<std::int64_t> cells;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (left[i] == 0) continue;
@@ -100,7 +114,6 @@ std::vector<std::int32_t> largest_components(std::span<const std::int32_t> label
     take_component(left, extents, static_cast<std::int64_t>(i), cells);
     if (cells.size() > best.size()) best.swap(cells);
   }
-  std::vector<std::int32_t> result(labels.size());
   for (std::size_t c = 1; c < largest.size(); ++c)
     for (const auto cell : largest[c]) result[index(cell)] = static_cast<std::int32_t>(c);
   return result;

@@ -43,8 +43,10 @@ std::optional<SurfaceAgreement> surface_agreement(std::span<const std::int32_t> 
                                                   double tolerance = 1);
 
 // Labels [D, H, W] that keep only the largest 26-connected component of each class except the background, the first in row-major
-// order if several are equally large; all other cells become 0. Linear in the cells.
-// Errors: labels for other cells than `extents`, a label outside [0, classes).
+// order if several are equally large; all other cells become 0. Linear in the cells. The second function does so with the classes
+// of `chosen` only. Errors: labels for other cells than `extents`, a label outside [0, classes).
 std::vector<std::int32_t> largest_components(std::span<const std::int32_t> labels, const Shape& extents, std::int64_t classes);
+std::vector<std::int32_t> largest_components(std::span<const std::int32_t> labels, const Shape& extents, std::int64_t classes,
+                                             std::span<const std::int64_t> chosen);
 
 }  // namespace mpigrad::segmentation

@@ -1,0 +1,110 @@
+#pragma once
+// Sums over the windows of a volume: where windows lie, with which weights they count, and the planes of sums in progress. A part
+// of sliding_window.h.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <type_traits>
+#include <vector>
+
+#include "framework/tensor/layout.h"
+#include "models/evaluate/window_options.h"
+
+namespace mpigrad::segmentation {
+
+using Place = std::array<std::int64_t, 3>;
+
+// The windows of a sample [D, H, W], those of the first plane first, and their weights.
+class Windows {
+ public:
+  Windows(const Shape& extents, const SlidingWindowOptions& options);
+  std::size_t size() const { return along_[0].size() * along_[1].size() * along_[2].size(); }
+  // Where window i begins; the last one for any i beyond.
+  Place place(std::size_t i) const;
+  // The first plane that window i or a later one contains; the number of planes if there is none.
+  std::int64_t unfinished(std::size_t i) const { return i < size() ? std::max<std::int64_t>(place(i)[0], 0) : extents_[0]; }
+  // The weight of a window that begins at `place`, for the cell at `at` of the sample along an axis. The weights of all windows
+  // that contain a cell add up to 1.
+  double weight(std::size_t axis, std::int64_t place, std::int64_t at) const {
+    return weights_[axis][static_cast<std::size_t>(at - place)] / totals_[axis][static_cast<std::size_t>(at)];
+  }
+
+ private:
+  Shape extents_;
+  std::array<std::vector<std::int64_t>, 3> along_;
+  std::array<std::vector<double>, 3> weights_, totals_;  // of the window's cells; their sums for each cell of the sample
+};
+
+// A probability as a sum stores it. A uint16 is a whole number of 1/65535.
+template <class T>
+T stored_probability(float p) {
+  if constexpr (std::is_same_v<T, float>) return p;
+  else return static_cast<T>(p > 0 ? std::min(p * 65535.0F + 0.5F, 65535.0F) : 0.0F);
+}
+
+// Sums of probabilities for the cells of a box of rows and columns in all planes. Planes are allocated when the first window
+// reaches them.
+template <class T>
+class WindowSums {
+ public:
+  WindowSums(const Box& own, std::int64_t classes)
+      : own_(own), row_((own.end[2] - own.begin[2]) * classes), plane_((own.end[1] - own.begin[1]) * row_), classes_(classes) {}
+
+  // Adds `values`, [cells of `part`, classes], of the window that begins at `place`; its weights are multiplied by `factor`.
+  void add(const Windows& windows, const Place& place, const Box& part, double factor, const T* values) {
+    while (first_ + static_cast<std::int64_t>(planes_.size()) < part.end[0])
+      planes_.emplace_back(static_cast<std::size_t>(plane_));
+    const auto extents = part.extents();
+    std::vector<float> columns;
+    for (auto w = part.begin[2]; w < part.end[2]; ++w) columns.push_back(static_cast<float>(windows.weight(2, place[2], w)));
+    const auto rows = extents[0] * extents[1];
+#pragma omp parallel for schedule(static) if (extents.elements() * classes_ > 1 << 16)
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto d = part.begin[0] + row / extents[1], h = part.begin[1] + row % extents[1];
+      const auto weight = static_cast<float>(factor * windows.weight(0, place[0], d) * windows.weight(1, place[1], h));
+      const T* from = values + row * extents[2] * classes_;
+      T* to = planes_[static_cast<std::size_t>(d - first_)].data() + (h - own_.begin[1]) * row_ +
+              (part.begin[2] - own_.begin[2]) * classes_;
+      for (const float column : columns)
+        for (std::int64_t c = 0; c < classes_; ++c, ++from, ++to) add(*to, weight * column, *from);
+    }
+  }
+
+  // Calls f(d, sums of plane d: [rows, columns, classes]) for every plane below `end` that it was not called for.
+  template <class F>
+  void finish(std::int64_t end, F&& f) {
+    for (; first_ < end; ++first_) {
+      std::vector<T> plane(planes_.empty() ? static_cast<std::size_t>(plane_) : 0);
+      if (!planes_.empty()) plane = std::move(planes_.front()), planes_.pop_front();
+      f(first_, std::move(plane));
+    }
+  }
+
+ private:
+  static void add(float& sum, float weight, float value) { sum += weight * value; }
+  static void add(std::uint16_t& sum, float weight, std::uint16_t value) {
+    const auto more = static_cast<std::uint32_t>(weight * static_cast<float>(value) + 0.5F);
+    sum = static_cast<std::uint16_t>(std::min<std::uint32_t>(sum + more, 65535));
+  }
+
+  Box own_;
+  std::int64_t row_, plane_, classes_, first_ = 0;  // first_: the plane of planes_[0]
+  std::deque<std::vector<T>> planes_;
+};
+
+// Interpolation of n cells at `to` cells that cover the same range: cell i is at first[i] + right[i], between two cells or at
+// one.
+struct LinearPlaces {
+  std::vector<std::int64_t> first;
+  std::vector<float> right;  // 0 for the last cell
+  LinearPlaces(std::int64_t n, std::int64_t to);
+};
+
+// The rows and columns of `extents` [D, H, W] that each of `ranks` ranks takes, with all planes. Some boxes may be empty.
+std::vector<Box> columns_of_ranks(const Shape& extents, int ranks);
+// The cells of a sample of `seen` cells that interpolation at the cells of the box needs, which are of `extents`.
+Box needed_cells(const Box& box, const Shape& seen, const Shape& extents);
+
+}  // namespace mpigrad::segmentation
