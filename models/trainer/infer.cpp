@@ -1,10 +1,14 @@
 #include "models/trainer/infer.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "comm/hdf5/hdf5_file.h"
+#include "models/data/loader/steps.h"
 #include "models/export/onnx.h"
 #include "models/trainer/ranks/geometry.h"
 #include "models/trainer/samples.h"
@@ -86,16 +90,51 @@ const std::string& note_of(const std::string& weights, const CheckpointInfo& inf
   return found->second;
 }
 
+data::Split split(std::int64_t samples, const Division& d) {
+  if (d.folds == 0) return data::split_train_test(samples, d.fraction, d.seed);
+  require(d.folds >= 2 && d.fold >= 1 && d.fold <= d.folds, "[data] there is no fold {} of {}", d.fold, d.folds);
+  require(samples >= d.folds, "[data] {} samples cannot be divided into {} folds", samples, d.folds);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
+  std::iota(order.begin(), order.end(), 0);
+  data::shuffle(order, Philox{d.seed, 0}.child(4));
+  data::Split result;
+  for (std::int64_t i = 0; i < samples; ++i)
+    (i % d.folds == d.fold - 1 ? result.test : result.train).push_back(order[static_cast<std::size_t>(i)]);
+  std::sort(result.train.begin(), result.train.end());
+  std::sort(result.test.begin(), result.test.end());
+  return result;
+}
+
+std::string to_note(const Division& d) {
+  return d.folds == 0 ? fmt::format("{}", d.fraction) : fmt::format("fold {} of {}", d.fold, d.folds);
+}
+
+namespace {
+
+// None: the note says no division.
+std::optional<Division> division_of(const std::string& note, const std::string& seed, std::int64_t samples) {
+  Division result{.fraction = std::strtod(note.c_str(), nullptr), .seed = std::strtoull(seed.c_str(), nullptr, 10)};
+  long long fold = 0, folds = 0;
+  if (std::sscanf(note.c_str(), "fold %10lld of %10lld", &fold, &folds) == 2) {
+    result.fold = fold, result.folds = folds;
+    if (folds >= 2 && folds <= samples && fold >= 1 && fold <= folds) return result;
+    return std::nullopt;
+  }
+  if (samples < 2 || !(result.fraction > 0 && result.fraction < 1)) return std::nullopt;
+  return result;
+}
+
+}  // namespace
+
 std::optional<data::Split> split_of(const Communicator& world, const std::string& weights, const CheckpointInfo& info,
                                     const data::Source& source, const SplitNotes& notes, const data::ContentsOptions& reading) {
   const auto note = [&](const char* name) {
     const auto found = info.notes.find(name);
     return found == info.notes.end() ? std::string() : found->second;
   };
-  const double fraction = std::strtod(note(notes.fraction).c_str(), nullptr);
-  if (note(notes.samples) != std::to_string(source.size()) || source.size() < 2 || !(fraction > 0 && fraction < 1))
-    return std::nullopt;
-  auto split = data::split_train_test(source.size(), fraction, std::strtoull(note(notes.seed).c_str(), nullptr, 10));
+  const auto division = division_of(note(notes.fraction), note(notes.seed), source.size());
+  if (note(notes.samples) != std::to_string(source.size()) || !division) return std::nullopt;
+  auto split = trainer::split(source.size(), *division);
   if (const auto contents = note(kept_contents_note); !contents.empty()) {
     if (!is_of_values(contents, read_data(world, source, split.test, reading))) return std::nullopt;
     return split;

@@ -35,7 +35,19 @@ void take_stored_dtype(Options& options);
 // The note called `name`. Error if there is none: the network of the weights is unknown then.
 const std::string& note_of(const std::string& weights, const CheckpointInfo& info, const std::string& name);
 
-// How a training divided its samples with data::split_train_test: the names of the notes with number of samples, fraction, seed,
+// How a training divides its samples: a random part is kept, or, with folds, one of so many equal parts.
+struct Division {
+  double fraction = 0.2;
+  std::uint64_t seed = 1;
+  std::int64_t folds = 0, fold = 1;  // folds 0: the fraction; folds are numbered from 1
+};
+// The same for the same arguments; every sample is kept in one of the folds. Error: more folds than samples, a fold that does not
+// exist.
+data::Split split(std::int64_t samples, const Division& division);
+// Of the note called SplitNotes::fraction: "0.2", or "fold 2 of 5".
+std::string to_note(const Division& division);
+
+// How a training divided its samples: the names of the notes with number of samples, fraction, seed,
 // and fingerprint of the samples kept.
 struct SplitNotes {
   const char *samples, *fraction, *seed, *kept;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
@@ -9,9 +10,8 @@ namespace mpigrad::trainer::segmenting {
 namespace {
 
 // A slice in grey with the outlines of the classes, which follow the edges of cells: prediction solid, truth dashed.
-plot::Image slice(const std::vector<double>& values, const Segmented& s, const Shape& extents, std::int64_t plane,
-                  std::int64_t classes, const std::string& title) {
-  plot::Image image{.title = title, .rows = extents[1], .columns = extents[2]};
+plot::Image image_of(const std::vector<double>& values, const Slice& s, std::int64_t classes, const std::string& title) {
+  plot::Image image{.title = title, .rows = s.extents[0], .columns = s.extents[1]};
   double low = values.front(), high = low;
   for (const double value : values) low = std::min(low, value), high = std::max(high, value);
   for (const double value : values) {
@@ -20,63 +20,62 @@ plot::Image slice(const std::vector<double>& values, const Segmented& s, const S
   }
   for (std::int64_t c = 1; c < classes; ++c) {
     const auto add = [&](const std::vector<std::int32_t>& labels, bool dashed) {
+      if (std::find(labels.begin(), labels.end(), c) == labels.end()) return;
       plot::Outline outline{.colour = plot::series_colour(static_cast<std::size_t>(c - 1)), .dashed = dashed, .mask = {}};
-      const auto first = labels.begin() + plane * extents[1] * extents[2];
-      for (auto at = first; at != first + extents[1] * extents[2]; ++at) outline.mask.push_back(*at == c);
+      for (const auto label : labels) outline.mask.push_back(label == c);
       image.outlines.push_back(std::move(outline));
     };
-    if (!s.truth.empty()) add(s.truth, true);
+    add(s.truth, true);
     add(s.predicted, false);
   }
   return image;
 }
 
-// The plane with the most cells of classes other than 0.
-std::int64_t fullest_plane(const Segmented& s, const Shape& extents) {
-  const auto& labels = s.truth.empty() ? s.predicted : s.truth;
-  std::int64_t best = extents[0] / 2, most = 0;
-  for (std::int64_t d = 0; d < extents[0]; ++d) {
-    const auto begin = labels.begin() + d * extents[1] * extents[2];
-    const auto cells = std::count_if(begin, begin + extents[1] * extents[2], [](std::int32_t label) { return label > 0; });
-    if (cells > most) best = d, most = cells;
-  }
-  return best;
-}
-
 // The values of a plane as stored.
-std::vector<double> plane_of(const data::Source& source, std::int64_t sample, const Shape& extents, std::int64_t plane) {
+std::vector<double> plane_of(const data::Source& source, const Slice& s) {
   std::vector<double> all;
   auto channels = static_cast<std::size_t>(source.channels());
   if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(&source)) {
-    const auto volume = data::volume_format_of(folder->image(sample)).read_values(folder->image(sample));
-    const auto numbers = extents[1] * extents[2] * volume.header.channels;  // of a plane; a file may hold one channel of several
-    const auto begin = volume.values.begin() + plane * numbers;
+    const auto volume = data::volume_format_of(folder->image(s.sample)).read_values(folder->image(s.sample));
+    const auto numbers = s.extents.elements() * volume.header.channels;  // of a plane; a file may hold one channel of several
+    const auto begin = volume.values.begin() + s.plane * numbers;
     all.assign(begin, begin + numbers);
     channels = static_cast<std::size_t>(volume.header.channels);
   } else {
-    all = source.values(sample, {{plane, 0, 0}, {plane + 1, extents[1], extents[2]}});
+    all = source.values(s.sample, {{s.plane, 0, 0}, {s.plane + 1, s.extents[0], s.extents[1]}});
   }
   std::vector<double> values;
   for (std::size_t i = 0; i < all.size(); i += channels) values.push_back(all[i]);
   return values;
 }
 
+std::vector<plot::Panel> panels_of(const Results& r, const Volumes& volumes, std::size_t first, std::size_t most) {
+  std::vector<plot::Panel> panels;
+  for (auto i = first; i < std::min(first + most, r.shown.size()); ++i) {
+    const auto& s = r.shown[i];
+    const auto name = std::filesystem::path(volumes.stored->name_of_sample(s.sample)).filename().string();
+    panels.emplace_back(
+        image_of(plane_of(*volumes.stored, s), s, r.classes,
+                 fmt::format("{}, plane {}{}", name, s.plane, std::isnan(s.dice) ? "" : fmt::format(", Dice {:.3f}", s.dice))));
+  }
+  return panels;
+}
+
+constexpr std::size_t in_a_row = 3;
+constexpr const char* title = "Worst volumes: prediction solid, truth dashed";
+
 }  // namespace
+
+void draw_slices(const std::filesystem::path& path, const Results& r, const Volumes& volumes) {
+  plot::Figure figure(title);
+  for (std::size_t first = 0; first < r.shown.size(); first += in_a_row) figure.row(420, panels_of(r, volumes, first, in_a_row));
+  figure.save(path, true);
+}
 
 void draw(const std::filesystem::path& path, const Results& r, const Volumes& volumes) {
   constexpr int height = 380;
-  plot::Figure figure("Segmentation: prediction solid, truth dashed");
-  std::vector<plot::Panel> slices;
-  for (const auto& s : r.shown) {
-    auto extents = volumes.stored->extents_of(s.sample);
-    if (const auto* folder = dynamic_cast<const data::VolumeFolder*>(volumes.stored.get()))
-      extents = folder->header(s.sample).extents;
-    const auto plane = fullest_plane(s, extents);
-    slices.emplace_back(slice(
-        plane_of(*volumes.stored, s.sample, extents, plane), s, extents, plane, r.classes,
-        fmt::format("{}, plane {}", std::filesystem::path(volumes.stored->name_of_sample(s.sample)).filename().string(), plane)));
-  }
-  if (!slices.empty()) figure.row(height, std::move(slices));
+  plot::Figure figure(title);
+  if (!r.shown.empty()) figure.row(height, panels_of(r, volumes, 0, in_a_row));
 
   std::vector<plot::Panel> panels;
   plot::Scatter scatter{.title = "volumes in mm^3", .x_label = "true", .y_label = "predicted", .series = {}, .notes = {}};

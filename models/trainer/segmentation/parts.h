@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "models/data/sources/normalised.h"
+#include "models/evaluate/sliding_window.h"
 #include "models/trainer/infer.h"
 #include "models/trainer/run_training.h"
 #include "models/trainer/segmentation/segmentation.h"
@@ -47,8 +48,7 @@ struct TrainOptions : trainer::Options {
   std::string orientation = "RAS";  // or "stored"
   std::string augment{};            // augment::parse_recipe
   double foreground = 1.0 / 3, contrast = 0, brightness = 0, noise = 0, elastic = 0, elastic_spacing = 16, overlap = 0.5;
-  double validation_fraction = 0.2;
-  std::uint64_t split_seed = 1;
+  Division division{};
   bool half_weights = false;
 };
 
@@ -63,8 +63,14 @@ struct InferOptions : trainer::InferOptions {
   DataOptions source;
   double overlap = 0.5;
   std::int64_t windows = 1;
+  std::vector<std::string> ensemble{};  // further files of weights
+  std::vector<std::string> mirror{};    // axes along which windows are mirrored: depth, height, width
+  std::string scores = "float32";       // the type of sums of probabilities, or 16-bit
+  double memory = 0;                    // GiB of a rank; 0: what the machine has
   bool largest_component = false, predictions = false;
-  double tolerance = 1;  // mm between surfaces
+  std::string postprocessing{};        // a file that postprocessing_file is
+  std::vector<std::string> regions{};  // "NAME=1+2"
+  double tolerance = 1;                // mm between surfaces
 };
 
 // Each function returns the exit code. Collective.
@@ -84,6 +90,8 @@ struct Volumes {
 // Collective.
 Volumes open(const Communicator& world, const std::string& path, const DataOptions& options, bool wants_labels,
              const Trained& trained);
+// [D, H, W] of a sample in its file.
+Shape stored_extents(const Volumes& volumes, std::int64_t sample);
 // Says on rank 0, a line for each case: volumes that are resampled to the spacings of the training, volumes whose axes are not at
 // right angles, and, if `of_training`, volumes that do not say their orientation.
 void warn_of_geometry(const Communicator& world, const Volumes& volumes, const Trained& trained, bool of_training);
@@ -131,30 +139,79 @@ class ValueSummary {
 
 // Scores of one sample for each class, as models/evaluate/segmentation_metrics.h has them; NaN if the class is neither predicted
 // nor true. within: normalised surface Dice; truth, predicted: volumes in mm^3.
+//
+// After the classes come the regions, in the order of SegmentOptions::regions.
 struct Case {
   std::int64_t sample = 0;
-  std::vector<double> dice, jaccard, hausdorff, within, truth, predicted;
+  std::vector<double> dice{}, jaccard{}, hausdorff{}, within{}, truth{}, predicted{};
+  std::vector<double> component_dice{};  // the Dice if only the largest component of the class is kept; of regions NaN
 };
+// A union of classes that is scored like a class.
+struct Region {
+  std::string name;
+  std::vector<std::int64_t> classes;
+};
+// From texts "NAME=1+2". UsageError: other texts, a class that is not among the `classes`, a name twice.
+std::vector<Region> regions_of(const std::vector<std::string>& texts, std::int64_t classes);
 struct Segmented {
   std::int64_t sample = 0;
   std::vector<std::int32_t> predicted, truth;  // [D, H, W], cells as stored; data::ignored_label in `truth`
 };
+// A plane of a segmented volume, for pictures.
+struct Slice {
+  std::int64_t sample = 0, plane = 0;
+  double dice = 0;                                 // the mean over the classes that the case has; NaN if it has none
+  Shape extents{0, 0};                             // rows and columns
+  std::vector<std::int32_t> predicted{}, truth{};  // of the plane
+};
+inline constexpr std::size_t most_shown = 6;
+// The plane with the most cells of classes other than 0, of a volume of `extents`.
+Slice slice_of(const Segmented& segmented, const Shape& extents, double dice);
+// The slices with the smallest Dice of those of all ranks, the smallest first, at most most_shown: on rank 0; none on other
+// ranks. Collective.
+std::vector<Slice> worst_of(const Communicator& world, std::vector<Slice> slices);
+
 struct SegmentOptions {
-  std::string program{};  // for messages
   GridPtr grid{};
   double overlap = 0.5;
   std::int64_t windows = 1;
   DType dtype = DType::float32;
-  bool scored = true;  // compare with labels
-  bool surfaces = true, largest_component = false;
+  std::vector<int> mirrored{};          // axes, as segmentation::SlidingWindowOptions has them
+  DType sums = DType::float32;          // of probabilities, likewise
+  bool scored = true;                   // compare with labels
+  bool final = true;                    // with distances of surfaces and scores of largest components
+  std::vector<std::int64_t> largest{};  // the classes of which only the largest component is kept
+  std::vector<Region> regions{};
   double tolerance = 1;  // mm between surfaces
-  // Called on one rank for each sample.
-  std::function<void(const Segmented&)> done{};
+  // Called on one rank for each sample; `dice` is its case's mean, NaN without scores.
+  std::function<void(const Segmented& segmented, double dice)> done{};
 };
-// Segments all volumes; groups of ranks that share samples take turns. Returns the cases of all samples on every rank; none if
-// `scored` is false. Collective.
-std::vector<Case> segment(const Communicator& world, nn::Module& net, const Volumes& volumes, const Problem& problem,
-                          const std::vector<std::int64_t>& samples, const SegmentOptions& options);
+segmentation::SlidingWindowOptions window_options(const SegmentOptions& options, const Problem& problem);
+// Segments all volumes by the mean of the networks' probabilities; groups of ranks that share samples take turns. Returns the
+// cases of all samples on every rank; none if `scored` is false. Collective.
+std::vector<Case> segment(const Communicator& world, const segmentation::Ensemble& nets, const Volumes& volumes,
+                          const Problem& problem, const std::vector<std::int64_t>& samples, const SegmentOptions& options);
+
+// ---- memory
+
+// Throws UsageError on all ranks unless segmenting the volume that needs most fits into `gib` GiB of each rank, or, for 0, into
+// the machine's free memory and the limits of the process, shared among the ranks of a node. Volumes are not read, but their
+// headers. Returns a line about it. Collective.
+std::string require_memory(const Communicator& world, const SegmentationProgram& program, const Volumes& volumes,
+                           const Problem& problem, const SegmentOptions& options, double gib);
+
+// ---- post-processing
+
+inline constexpr const char* postprocessing_file = "postprocessing.json";
+// The classes whose mean Dice over the cases grows if only their largest component is kept.
+std::vector<std::int64_t> chosen_components(const std::vector<Case>& cases, std::int64_t classes);
+// The text of postprocessing_file.
+std::string to_postprocessing(const SegmentationProgram& program, const std::vector<Case>& cases, std::int64_t classes);
+// The classes that such a file names. Error: it is no such file, or one for another number of classes.
+std::vector<std::int64_t> read_postprocessing(const std::filesystem::path& path, std::int64_t classes);
+
+// ---- scores of several cases
+
 // The mean over the cases that have a value, and how many have none.
 struct Mean {
   double value = 0;
@@ -163,8 +220,12 @@ struct Mean {
 Mean mean_of(const std::vector<Case>& cases, std::vector<double> Case::*values, std::size_t label);
 // The mean over all classes except 0.
 double mean_dice(const std::vector<Case>& cases, std::int64_t classes);
+// The mean over the classes that the case has except 0; NaN: it has none.
+double mean_dice(const Case& of, std::int64_t classes);
 // Of its 95 % confidence interval both ends: quantiles of 2,000 bootstrap samples of the cases; NaN for fewer than two cases.
 std::array<double, 2> dice_interval(const std::vector<Case>& cases, std::int64_t classes);
+// The same of the mean Dice of one class or region.
+std::array<double, 2> dice_interval_of(const std::vector<Case>& cases, std::size_t label);
 
 // ---- results
 
@@ -175,17 +236,27 @@ struct Epoch {
 };
 struct Results {
   std::int64_t classes = 2;
+  std::vector<Region> regions{};
   std::vector<Case> cases;
-  std::vector<Segmented> shown;  // a few samples, on rank 0
+  std::vector<Slice> shown;  // of the worst cases, on rank 0
   std::vector<Epoch> epochs;
+  std::size_t labels() const { return static_cast<std::size_t>(classes) + regions.size(); }
+  // "2", or the region's name.
+  std::string name_of(std::size_t label) const;
 };
-inline constexpr const char* cases_file = "cases.csv";
+inline constexpr const char *cases_file = "cases.csv", *report_file = "report.html";
 std::string picture_file(const SegmentationProgram& program);
-inline constexpr std::size_t most_shown = 3;
-// Writes the cases, the picture and the summary, and prints the summary or the table. On one rank.
+// Writes the cases, the pictures, the page, the post-processing and the summary, and prints the summary or the table. On one
+// rank.
 void report(const SegmentationProgram& program, const Options& options, const Outputs& out, const Results& results,
             const Volumes& volumes, nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text);
-// Draws slices with the outlines of truth and prediction, predicted against true volumes, and curves.
+// Draws slices of the worst cases with the outlines of truth and prediction, predicted against true volumes, and curves.
 void draw(const std::filesystem::path& path, const Results& results, const Volumes& volumes);
+// Draws the slices that are shown, larger.
+void draw_slices(const std::filesystem::path& path, const Results& results, const Volumes& volumes);
+// A page with the scores by class, region and case and the slices, without references to other files. `picture`: where the slices
+// are drawn, for a moment.
+std::string page_of(const SegmentationProgram& program, const Results& results, const Volumes& volumes,
+                    const std::filesystem::path& picture, const std::string& text);
 
 }  // namespace mpigrad::trainer::segmenting

@@ -12,13 +12,13 @@ CsvCell cell(double value) { return std::isnan(value) ? CsvCell("") : CsvCell(va
 
 void write_cases(const std::filesystem::path& path, const Results& r, const data::Source& source) {
   std::vector<std::string> columns{"sample"};
-  for (std::int64_t c = 1; c < r.classes; ++c)
+  for (std::size_t c = 1; c < r.labels(); ++c)
     for (const char* what : {"dice", "iou", "hausdorff95_mm", "surface_dice", "true_mm3", "predicted_mm3"})
-      columns.push_back(fmt::format("{}_{}", what, c));
+      columns.push_back(fmt::format("{}_{}", what, r.name_of(c)));
   CsvWriter csv(path, columns, true);
   for (const auto& each : r.cases) {
     std::vector<CsvCell> row{source.name_of_sample(each.sample)};
-    for (std::size_t c = 1; c < static_cast<std::size_t>(r.classes); ++c)
+    for (std::size_t c = 1; c < r.labels(); ++c)
       for (const auto* list : {&each.dice, &each.jaccard, &each.hausdorff, &each.within, &each.truth, &each.predicted})
         row.push_back(cell((*list)[c]));
     csv.row(row);
@@ -44,11 +44,12 @@ nlohmann::ordered_json number(double value) {
 
 void print_scores(const Results& r) {
   fmt::print("\nclass   Dice (least)    IoU   HD95 in mm   surface Dice   volume   on {} volumes\n", r.cases.size());
-  for (std::size_t c = 1; c < static_cast<std::size_t>(r.classes); ++c) {
+  for (std::size_t c = 1; c < r.labels(); ++c) {
     const auto of = [&](std::vector<double> Case::*values) { return mean_of(r.cases, values, c).value; };
     const auto dice = mean_of(r.cases, &Case::dice, c);
-    fmt::print("{:>5} {:>6.3f} ({:>5.3f}) {:>6.3f} {:>12.2f} {:>14.3f} {:>+7.1f} %{}\n", c, dice.value, least_dice(r.cases, c),
-               of(&Case::jaccard), of(&Case::hausdorff), of(&Case::within), 100 * volume_difference(r.cases, c),
+    fmt::print("{:>5} {:>6.3f} ({:>5.3f}) {:>6.3f} {:>12.2f} {:>14.3f} {:>+7.1f} %{}\n", r.name_of(c), dice.value,
+               least_dice(r.cases, c), of(&Case::jaccard), of(&Case::hausdorff), of(&Case::within),
+               100 * volume_difference(r.cases, c),
                dice.undefined > 0 ? fmt::format("   {} without the class", dice.undefined) : "");
   }
   const auto [low, high] = dice_interval(r.cases, r.classes);
@@ -64,18 +65,26 @@ void report(const SegmentationProgram& program, const Options& o, const Outputs&
             nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text) {
   write_cases(out / cases_file, r, *volumes.stored);
   draw(out / picture_file(program), r, volumes);
+  write_text(out / postprocessing_file, to_postprocessing(program, r.cases, r.classes));
+  write_text(out / report_file, page_of(program, r, volumes, out / "report.png", text));
   auto document = std::move(run);
   auto& classes = document["classes_scored"] = nlohmann::ordered_json::array();
-  for (std::size_t c = 1; c < static_cast<std::size_t>(r.classes); ++c) {
+  for (std::size_t c = 1; c < r.labels(); ++c) {
     const auto of = [&](std::vector<double> Case::*values) { return number(mean_of(r.cases, values, c).value); };
-    classes.push_back({{"class", c},
-                       {"dice", of(&Case::dice)},
-                       {"least_dice", number(least_dice(r.cases, c))},
-                       {"without_class", mean_of(r.cases, &Case::dice, c).undefined},
-                       {"iou", of(&Case::jaccard)},
-                       {"hausdorff95_mm", of(&Case::hausdorff)},
-                       {"surface_dice", of(&Case::within)},
-                       {"volume_difference", number(volume_difference(r.cases, c))}});
+    const bool region = static_cast<std::int64_t>(c) >= r.classes;
+    const auto interval = dice_interval_of(r.cases, c);
+    nlohmann::ordered_json label;
+    if (region) label["region"] = r.name_of(c);
+    else label["class"] = c;
+    label.update({{"dice", of(&Case::dice)},
+                  {"dice_interval", {number(interval[0]), number(interval[1])}},
+                  {"least_dice", number(least_dice(r.cases, c))},
+                  {"without_class", mean_of(r.cases, &Case::dice, c).undefined},
+                  {"iou", of(&Case::jaccard)},
+                  {"hausdorff95_mm", of(&Case::hausdorff)},
+                  {"surface_dice", of(&Case::within)},
+                  {"volume_difference", number(volume_difference(r.cases, c))}});
+    classes.push_back(std::move(label));
   }
   document["mean_dice"] = number(mean_dice(r.cases, r.classes));
   const auto [low, high] = dice_interval(r.cases, r.classes);

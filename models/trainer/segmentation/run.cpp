@@ -71,10 +71,16 @@ void add_overlap_key(Keys& keys, double& overlap) {
 void add_data_keys_of(Keys& keys, TrainOptions& o) {
   keys.add("data.path", o.data, labelled_volumes()).with_flag("--data");
   add_source_keys(keys, o.source);
-  keys.add("data.validation_fraction", o.validation_fraction, between(0.001, 0.999),
+  auto& division = o.division;
+  keys.add("data.validation_fraction", division.fraction, between(0.001, 0.999),
            "part of the volumes, drawn at random, that is kept for validation")
       .instead_of("--validation-fraction");
-  keys.add("data.split_seed", o.split_seed, whole(0), "seed of that random choice").instead_of("--split-seed");
+  keys.add("data.split_seed", division.seed, whole(0), "seed of that random choice, and of folds").instead_of("--split-seed");
+  keys.add("data.folds", division.folds, whole(0, 1000),
+           "divides the volumes at random into so many equal parts, one of which is kept for validation in place of "
+           "data.validation_fraction; 0: no folds")
+      .with_flag("--folds");
+  keys.add("data.fold", division.fold, whole(1, 1000), "the part that is kept, from 1 to data.folds").with_flag("--fold");
   keys.add("data.spacing", o.spacing, above(0), "distance of cells to which volumes are resampled: D, H, W, or one number")
       .with_unit("mm")
       .with_default("as stored")
@@ -159,10 +165,31 @@ void add_keys(Keys& keys, InferOptions& o, bool scored) {
   add_source_keys(keys, o.source);
   add_infer_keys(keys, o, scored, "validation");
   keys.remove("data.batch");
+  if (scored) {
+    auto& part = keys["data.part"];
+    part.rule = one_of({"auto", "all", "validation", "folds"});
+    part.help += "; folds: all, each by the weights whose training kept it";
+  }
+  keys.add("network.ensemble", o.ensemble, "further files of weights; the probabilities of all networks are averaged")
+      .with_flag("--ensemble");
   add_overlap_key(keys, o.overlap);
   keys.add("data.windows", o.windows, whole(1, 1 << 20), "windows that are computed at once").instead_of("--windows");
   keys.add("data.largest_component", o.largest_component, "keeps only the largest connected part of each class")
       .instead_of("--largest-component");
+  keys.add("predict.mirror", o.mirror, one_of({"depth", "height", "width"}),
+           "axes along which windows are mirrored, all combinations of them: the probabilities are averaged");
+  keys.add("predict.scores", o.scores, one_of({"float32", "16-bit"}),
+           "the numbers in which probabilities are summed over windows; 16-bit: multiples of 1/65535, in half the memory");
+  keys.add("predict.memory", o.memory, from(0), "the most that a rank may take; volumes that need more are refused")
+      .with_unit("GiB")
+      .with_default("the machine's free memory, divided by its ranks");
+  keys.add("predict.postprocessing", o.postprocessing,
+           fmt::format("{} of a training or an evaluation: keeps only the largest component of the classes that it names",
+                       postprocessing_file))
+      .with_flag("--postprocessing");
+  if (scored)
+    keys.add("report.regions", o.regions, Rule{.text = "NAME=CLASS+CLASS"},
+             "unions of classes that are scored, too, such as whole=1+2");
   if (scored)
     keys.add("report.tolerance", o.tolerance, from(0), "distance between surfaces that counts as agreement").with_unit("mm");
   if (scored)
@@ -180,6 +207,11 @@ void add_keys(Keys& keys, CheckOptions& o) {
 
 int run_train(const Communicator& world, const SegmentationProgram& program, TrainOptions& o) {
   check(o);
+  if (o.division.folds == 1 || (o.division.folds > 1 && o.division.fold > o.division.folds))
+    throw UsageError(
+        fmt::format("data.folds is 0 or at least 2, and data.fold is one of them: {} of {}", o.division.fold, o.division.folds));
+  if (o.division.folds == 0 && o.given.contains("data.fold"))
+    throw UsageError("data.fold is one of data.folds, which is not given");
   auto& trained = o.trained;
   const auto w = three("--window", o.window, most_cells);
   trained.problem.extents = {w[0], w[1], w[2]};
@@ -204,6 +236,8 @@ int run_train(const Communicator& world, const SegmentationProgram& program, Tra
 int run_infer(const Communicator& world, const SegmentationProgram& program, const InferOptions& o) {
   if (o.data.empty() && !o.scored) throw UsageError("--images is needed");
   check(o);
+  if (o.largest_component && !o.postprocessing.empty())
+    throw UsageError("data.largest_component is of all classes; predict.postprocessing names classes: give one of them");
   return infer(world, program, o);
 }
 

@@ -79,8 +79,8 @@ Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const 
   Notes notes{{"program", program.name},
               {"optimizer", o.optimizer},
               {"samples", std::to_string(source.size())},
-              {"validation fraction", fmt::format("{}", o.validation_fraction)},
-              {"validation seed", std::to_string(o.split_seed)},
+              {"validation fraction", to_note(o.division)},
+              {"validation seed", std::to_string(o.division.seed)},
               {"validation", fingerprint(source, validation)},
               {"seed", std::to_string(o.seed)},
               {"loss", o.loss},
@@ -115,7 +115,7 @@ int describe(const Communicator& world, const SegmentationProgram& program, cons
 int train(const Communicator& world, const SegmentationProgram& program, const TrainOptions& o) {
   const auto extents = parse_grid(o.grid, world.size(), Channels::split);
   check_grid(extents, world.size());
-  const auto files = training_files(o, {cases_file, picture_file(program)});
+  const auto files = training_files(o, {cases_file, picture_file(program), report_file, postprocessing_file});
   const Outputs out(world, o.out, protected_files(o, files), replaces(o));
   auto trained = o.trained;
   auto& problem = trained.problem;
@@ -129,7 +129,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   data::Split split;
   of_input(world, [&] {
     require(volumes.seen->size() >= 2, "[data] {} holds one volume; training and validation need one each", o.data);
-    split = data::split_train_test(volumes.seen->size(), o.validation_fraction, o.split_seed);
+    split = trainer::split(volumes.seen->size(), o.division);
     require_batch(o, static_cast<std::int64_t>(split.train.size()));
   });
   require_same_data(world, *volumes.seen);
@@ -182,24 +182,25 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                              .height = extents.height,
                              .width = extents.width});
   }
-  SegmentOptions segmenting{
-      .program = program.name, .grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .surfaces = false};
+  SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .final = false};
+  (void)require_memory(world, program, volumes, problem, segmenting, 0);
   std::vector<std::string> values{"validation_loss"};
   for (std::int64_t c = 1; c < problem.outputs; ++c) values.push_back(fmt::format("dice_{}", c));
   const auto evaluate = [&] {
     if (whole) nn::copy_whole(*net, *whole);
-    results.cases = segment(world, whole ? *whole : *net, volumes, problem, split.test, segmenting);
+    results.cases = segment(world, {whole ? whole.get() : net.get()}, volumes, problem, split.test, segmenting);
     std::vector<double> row{1 - mean_dice(results.cases, problem.outputs)};
     for (std::size_t c = 1; c < static_cast<std::size_t>(problem.outputs); ++c)
       row.push_back(mean_of(results.cases, &Case::dice, c).value);
     return row;
   };
   const auto finish = [&] {
-    segmenting.surfaces = true;
-    segmenting.done = [&](const Segmented& s) {
-      if (world.rank() == 0 && results.shown.size() < most_shown) results.shown.push_back(s);
+    segmenting.final = true;
+    segmenting.done = [&](const Segmented& s, double dice) {
+      results.shown.push_back(slice_of(s, stored_extents(volumes, s.sample), dice));
     };
     (void)evaluate();
+    results.shown = worst_of(world, std::move(results.shown));
   };
   const auto text = [](const EpochRow& row) {
     std::string line = "Dice";
@@ -246,7 +247,8 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                          {"window", {w[0], w[1], w[2]}},
                          {"classes", problem.outputs},
                          {"seed", o.seed},
-                         {"split_seed", o.split_seed},
+                         {"split_seed", o.division.seed},
+                         {"validation", to_note(o.division)},
                          {"training_samples", split.train.size()},
                          {"validation_samples", split.test.size()}});
              report(program, o, out, results, volumes, std::move(run), files, last);

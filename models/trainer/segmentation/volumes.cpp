@@ -67,6 +67,11 @@ Volumes open(const Communicator& world, const std::string& path, const DataOptio
   return result;
 }
 
+Shape stored_extents(const Volumes& volumes, std::int64_t sample) {
+  const auto* folder = dynamic_cast<const data::VolumeFolder*>(volumes.stored.get());
+  return folder == nullptr ? volumes.stored->extents_of(sample) : folder->header(sample).extents;
+}
+
 void warn_of_geometry(const Communicator& world, const Volumes& volumes, const Trained& trained, bool of_training) {
   const auto* folder = dynamic_cast<const data::VolumeFolder*>(volumes.stored.get());
   if (world.rank() != 0 || folder == nullptr) return;

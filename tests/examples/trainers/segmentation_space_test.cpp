@@ -55,8 +55,8 @@ TEST_CASE("segmentation: all 48 ways to store a volume give the same classes at 
       for (std::size_t w = 0; w < samples.size(); ++w) samples[w] = static_cast<std::int64_t>(w);
       std::vector<std::vector<std::int32_t>> classes(ways.size());
       const auto grid = make_grid(world, grid_extents);
-      trainer::segmenting::segment(world, net, volumes, trained.problem, samples,
-                                   {.program = "test", .grid = grid, .scored = false, .done = [&](const Segmented& s) {
+      trainer::segmenting::segment(world, {&net}, volumes, trained.problem, samples,
+                                   {.grid = grid, .scored = false, .done = [&](const Segmented& s, double) {
                                       classes[static_cast<std::size_t>(s.sample)] = s.predicted;
                                     }});
       std::vector<std::int32_t> first;  // of the straight cells, as the first volume of this rank has them
@@ -102,8 +102,8 @@ TEST_CASE("segmentation: ignored cells count in no score") {
       trained.problem.outputs = 2, trained.problem.extents = {8, 8, 8}, trained.problem.channels = 1;
       const auto volumes = trainer::segmenting::open(world, folder.path.string(), {}, true, trained);
       Above net;
-      const auto cases = trainer::segmenting::segment(world, net, volumes, trained.problem, {0},
-                                                      {.program = "test", .grid = make_grid(world, {})});
+      const auto cases =
+          trainer::segmenting::segment(world, {&net}, volumes, trained.problem, {0}, {.grid = make_grid(world, {})});
       const bool all_right = cases[0].dice[0] == 1 && cases[0].dice[1] == 1 && cases[0].hausdorff[1] == 0;
       require(all_right == ignored, "[test] Dice {}, distance {}", cases[0].dice[1], cases[0].hausdorff[1]);
       const auto counted = static_cast<double>(ignored ? 180 : 210) * 1.1180339887 * 1.0198039027 * 2;
@@ -127,8 +127,8 @@ TEST_CASE("segmentation: the prediction of a resampled, turned volume is on the 
     Above net;
     std::vector<std::int32_t> predicted;
     trainer::segmenting::segment(
-        world, net, volumes, trained.problem, {0},
-        {.program = "test", .grid = make_grid(world, {}), .overlap = 0.5, .scored = false, .done = [&](const Segmented& s) {
+        world, {&net}, volumes, trained.problem, {0},
+        {.grid = make_grid(world, {}), .overlap = 0.5, .scored = false, .done = [&](const Segmented& s, double) {
            predicted = s.predicted;
          }});
     const auto stored = data::read_nifti_volume(folder / "v.nii").values;

@@ -171,6 +171,74 @@ judge 'nor the images themselves' refuses_bad 'is the folder of the images'
 run "$tool" evaluate --weights "$weights" --data "$work/new" --part validation --out "$work/nothing"
 judge 'validation samples are those of the training' refuses_bad 'is not what'
 
+# ---- several networks, mirrored windows, 16 bits, post-processing, regions
+run "$tool" predict --weights "$weights" --images "$work/new/images" --set predict.mirror=depth --set predict.mirror=width \
+  --set predict.scores=16-bit --out "$work/mirrored"
+judge 'mirrored windows predict as well' cells "$work/mirrored/one.nii" "$work/new/labels/one.nii"
+ranks 2 "$tool" predict --weights "$weights" --images "$work/new/images" --set predict.mirror=depth --set predict.mirror=width \
+  --set predict.scores=16-bit --grid depth=2 --out "$work/mirrored_split"
+judge 'and so on two ranks' same_cells "$work/mirrored/one.nii" "$work/mirrored_split/one.nii"
+run "$tool" predict --weights "$weights" --images "$work/new/images" --set predict.memory=0.01 --out "$work/small"
+judge 'what does not fit is refused with numbers' refuses_bad 'one.nii of .* cells takes .* of each rank besides the .*left of the 0.01 GiB'
+run "$tool" evaluate --weights "$weights" --data "$work/new" --ensemble "$work/lbann/weights.h5" --out "$work/both"
+judge 'networks of other spacing make no ensemble' refuses_bad 'do not have the same'
+run "$tool" evaluate --weights "$weights" --data "$work/new" --set report.regions=all=1+2 --set report.regions=core=2 \
+  --postprocessing "$work/run/postprocessing.json" --out "$work/regions" --json
+regions() {
+  succeeds && python3 - "$work/out" "$work/regions" <<'END'
+import csv, json, sys
+document = json.load(open(sys.argv[1]))
+scores = {each.get("region", each.get("class")): each["dice"] for each in document["classes_scored"]}
+row = next(csv.DictReader(open(sys.argv[2] + "/cases.csv")))
+page = open(sys.argv[2] + "/report.html").read()
+assert scores["core"] == scores[2] and scores["all"] > 0.9 and abs(float(row["dice_all"]) - scores["all"]) < 1e-9, scores
+assert "http" not in page and "<td>core</td>" in page and "data:image/png;base64," in page
+END
+}
+judge 'regions are scored like classes, and the page has them' regions
+
+# ---- two folds as trials of hpo, scored and used together
+cat >"$work/folds.toml" <<END
+program = ["$tool", "train", "$work/small.toml", "--filters", "4,8,16", "--data", "$work/data", "--window", "16,16,12", "--batch", "2",
+           "--epochs", "5", "--learning-rate", "1e-2", "--folds", "2", "--quiet"]
+metric = "validation_loss"
+[parameters]
+"data.fold" = [1, 2]
+END
+if [ -x "$build/examples/hpo" ]; then
+  run "$build/examples/hpo" --space "$work/folds.toml" --slots 2 --cores 2 --out "$work/folds" --quiet
+  judge 'hpo trains both folds' says '2 trials: 2 done'
+  both="--weights $work/folds/trials/0001/weights.h5 --ensemble $work/folds/trials/0002/weights.h5"
+  # shellcheck disable=SC2086
+  run "$tool" evaluate $both --data "$work/data" --part folds --out "$work/cross" --json
+  crossed() {
+    succeeds && python3 - "$work/cross/cases.csv" "$work/folds/trials" <<'END'
+import csv, sys
+def rows(path): return {row.pop("sample"): row for row in csv.DictReader(open(path))}
+cross, folds = rows(sys.argv[1]), [rows(f"{sys.argv[2]}/000{k}/cases.csv") for k in (1, 2)]
+assert len(cross) == 10 and [len(fold) for fold in folds] == [5, 5] and not set(folds[0]) & set(folds[1])
+assert cross == {**folds[0], **folds[1]}
+END
+  }
+  judge 'each volume has the score of the network that has not seen it' crossed
+  # shellcheck disable=SC2086
+  run "$tool" evaluate $both --data "$work/data" --out "$work/bad"
+  judge 'an ensemble is not scored on volumes that it has learned from' refuses_bad 'has learned from volumes that .* data.part=folds'
+  run "$tool" evaluate --weights "$work/folds/trials/0001/weights.h5" --data "$work/data" --part folds --out "$work/bad"
+  judge 'folds are complete' refuses_bad 'is kept by none of the 1 weights'
+  # shellcheck disable=SC2086
+  run "$tool" predict $both --postprocessing "$work/cross/postprocessing.json" --images "$work/new/images" --out "$work/ensemble"
+  judge 'both predict together' says '^2 networks: the mean of them'
+  # shellcheck disable=SC2086
+  ranks 2 "$tool" predict $both --postprocessing "$work/cross/postprocessing.json" --images "$work/new/images" --grid height=2 --out "$work/ensemble_split"
+  judge 'and so on two ranks' same_cells "$work/ensemble/one.nii" "$work/ensemble_split/one.nii"
+else
+  skip 'hpo was not built'
+fi
+# shellcheck disable=SC2086
+run $train $small --epochs 1 --folds 3 --fold 4 --out "$work/bad"
+judge 'refused: a fold that does not exist' refuses_bad '4 of 3'
+
 # ---- the weights that come with the sources, on volumes that their training has not seen
 hippocampus=${MPIGRAD_SHARED:-$root/../shared}/data/3d/hippocampus
 if [ -d "$hippocampus" ]; then
