@@ -19,20 +19,21 @@
 #include <span>
 
 #include "comm/process/threads.h"
-#include "examples/trainers/classify/network.h"
 #include "models/mpigrad/trainer.h"
+#include "models/networks/described.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::classify {
 namespace {
 
 std::unique_ptr<nn::Module> make_network(const trainer::Problem& problem) {
-  NetworkOptions options{.outputs = problem.outputs,
-                         .filters = problem.get<std::int64_t>("filters"),
-                         .pool_first = !problem.get<bool>("full_resolution"),
-                         .norm = problem.norm};
-  if (problem.keep > 0) options.keep = problem.keep;
-  return std::make_unique<Network>(options);
+  return mpigrad::make_network({.name = "classify",
+                                .extents = problem.extents,
+                                .channels = problem.channels,
+                                .outputs = problem.outputs,
+                                .settings = problem.values,
+                                .norm = problem.norm,
+                                .keep = problem.keep});
 }
 
 // Reads the notes of weights of version 0.1, whose note is called `classify`.

@@ -16,6 +16,7 @@
 #include "models/evaluate/last_layer.h"
 #include "models/mpigrad/trainer.h"
 #include "models/networks/cosmoflow.h"
+#include "models/networks/described.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad {
@@ -24,19 +25,13 @@ namespace {
 bool is_pyramid(const trainer::Problem& problem) { return problem.get<std::string>("variant") == "pyramid"; }
 
 std::unique_ptr<nn::Module> make_network(const trainer::Problem& problem) {
-  const auto& e = problem.extents;
-  require(e[0] == e[1] && e[1] == e[2], "[data] CosmoFlow takes cubes, the volumes are {}", e);
-  const auto& name = problem.get<std::string>("variant");
-  auto variant = CosmoFlowVariant::hybrid;
-  if (name == "mlperf") variant = CosmoFlowVariant::mlperf;
-  if (name == "pyramid") variant = CosmoFlowVariant::pyramid;
-  return std::make_unique<CosmoFlow>(CosmoFlowOptions{.variant = variant,
-                                                      .batch_norm = problem.get<bool>("batch_norm"),
-                                                      .norm = problem.norm,
-                                                      .keep = problem.keep,
-                                                      .filters = problem.get<std::int64_t>("filters"),
-                                                      .targets = problem.outputs,
-                                                      .padding_mode = padding_mode(problem.get<std::string>("padding"))});
+  return mpigrad::make_network({.name = "cosmoflow",
+                                .extents = problem.extents,
+                                .channels = problem.channels,
+                                .outputs = problem.outputs,
+                                .settings = problem.values,
+                                .norm = problem.norm,
+                                .keep = problem.keep});
 }
 
 void complete(trainer::Values& values) {
@@ -66,16 +61,10 @@ void prepare(nn::Module& net, const data::Loader& samples, const trainer::Proble
     fit_last_layer(dynamic_cast<CosmoFlow&>(net), samples);
 }
 
-// Reads the notes of weights of version 0.1, which have a note for each setting.
 std::optional<trainer::Problem> earlier(const std::map<std::string, std::string>& notes) {
-  if (!notes.contains("variant") || !notes.contains("batch norm")) return std::nullopt;
-  const auto number = [&](const char* name) {
-    const auto note = notes.find(name);
-    return note == notes.end() ? std::int64_t{0} : std::strtoll(note->second.c_str(), nullptr, 10);
-  };
-  trainer::Problem p{.extents = Shape{number("side"), number("side"), number("side")}, .channels = number("channels")};
-  p.values = {{"variant", notes.at("variant")}, {"batch_norm", notes.at("batch norm") == "yes"}, {"filters", number("filters")}};
-  return p;
+  NetworkDescription d;
+  if (!describe_cosmoflow_of_version_0_1(notes, d)) return std::nullopt;
+  return trainer::Problem{.extents = d.extents, .channels = d.channels, .values = d.settings};
 }
 
 const trainer::Program program{

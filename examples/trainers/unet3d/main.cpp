@@ -9,10 +9,9 @@
 // `predict` writes files of its images' format (models/data/volumes/volume_formats.h) and geometry. The commands come from the
 // library: models/trainer/segmentation/segmentation.h.
 
-#include <map>
-
 #include "comm/process/threads.h"
 #include "models/mpigrad/trainer.h"
+#include "models/networks/described.h"
 #include "models/networks/unet3d.h"
 
 namespace mpigrad {
@@ -22,7 +21,6 @@ using trainer::Problem;
 using trainer::Setting;
 using trainer::Values;
 using Filters = std::vector<std::int64_t>;
-using Kind = nn::NormAttributes::Kind;
 
 UNet3dVariant variant_of(const std::string& name) { return name == "lbann" ? UNet3dVariant::lbann : UNet3dVariant::mlperf; }
 
@@ -37,23 +35,11 @@ void complete(Values& values) {
 }
 
 std::unique_ptr<nn::Module> network(const Problem& problem) {
-  static const std::map<std::string, Kind> kinds{
-      {"none", Kind::none}, {"batch", Kind::batch}, {"instance", Kind::instance}, {"group", Kind::group}, {"layer", Kind::layer}};
-  static const std::map<std::string, StatisticsOver> ranks{{"all", StatisticsOver::all},
-                                                           {"spatial", StatisticsOver::spatial_group},
-                                                           {"batch", StatisticsOver::batch_group},
-                                                           {"local", StatisticsOver::local}};
-  nn::NormAttributes norm{.kind = kinds.at(problem.get<std::string>("norm")),
-                          .groups = problem.get<std::int64_t>("groups"),
-                          .momentum = problem.get<double>("norm_momentum")};
-  const auto& statistics = problem.get<std::string>("statistics");
-  if (!statistics.empty()) norm.statistics = ranks.at(statistics);
-  return std::make_unique<UNet3d>(UNet3dOptions{.variant = variant_of(problem.get<std::string>("variant")),
-                                                .filters = problem.get<Filters>("filters"),
-                                                .norm = norm,
-                                                .classes = problem.outputs,
-                                                .padding_mode = padding_mode(problem.get<std::string>("padding")),
-                                                .recompute = problem.get<bool>("recompute")});
+  return make_network({.name = "unet3d",
+                       .extents = problem.extents,
+                       .channels = problem.channels,
+                       .outputs = problem.outputs,
+                       .settings = problem.values});
 }
 
 std::vector<Setting> settings() {
