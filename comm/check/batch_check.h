@@ -16,16 +16,21 @@ namespace mpigrad {
 using BatchLoss = std::function<Tensor(const Tensors& rows, const Tensors& same, const Communicator& comm)>;
 
 struct BatchCheckOptions {
-  Tensors same{};           // alike on all ranks
-  double tolerance = 1e-9;  // of relative differences, float64
+  Tensors same{};        // alike on all ranks
+  double tolerance = 0;  // of relative differences; 0: 1e-9 if all differentiated inputs have 64-bit numbers, else 1e-3
 };
 
 // The same on all ranks. Numbers are the worst of three divisions: balanced, almost all samples on the last rank, all but one on
 // rank 0.
 struct BatchReport {
-  double value = 0;      // relative difference of the loss
-  double gradient = 0;   // relative difference of the gradient, |g_P - g_1| / |g_1|, of all rows and of `same` together
-  double factor = 1;     // <g_P, g_1> / <g_1, g_1>
+  // Relative difference of the loss, beyond rounding: differences up to 450 eps sum |g_1 x|, with the inputs x and the eps of
+  // their type, do not count, so that the loss may be 0.
+  double value = 0;
+  // Relative difference of the gradient, |g_P - g_1| / |g_1|, of all inputs together or of the worst one, where differences up to
+  // 450 eps of the gradient of all do not count: an input may have a gradient that is 0 but for rounding.
+  double gradient = 0;
+  double factor = 1;     // <g_P, g_1> / <g_1, g_1>, of the same
+  std::string input;     // the one of `gradient`, "inputs[0]" or "same[1]"; empty: all together
   bool parallel = true;  // g_P is `factor` times g_1, so that nothing else is wrong
   bool passed = true;
   std::string message;  // the failure, if there is one; names the factor if it is P or 1/P

@@ -110,3 +110,39 @@ TEST_CASE("invariant: NaN in any division is a failure, complex inputs are not")
                       "[invariant] a batch that is divided has at least two samples: float64 [1, 4]");
   });
 }
+
+TEST_CASE("invariant: small inputs, a loss of 0, and single precision") {
+  // same[1] weighs 1e-11 of the rest: only its own gradient shows that it is not replicated.
+  const Tensors w{random_tensor({4, 3}, 3, DType::float64), random_tensor({4, 1}, 4, DType::float64)};
+  const auto small = [](bool right, double weight) {
+    return [=](const Tensors& x, const Tensors& same, const Communicator& comm) {
+      const auto one = replicate(same[0], comm), two = right ? replicate(same[1], comm) : same[1];
+      return sum(square(matmul(x[0], one))) + sum(matmul(x[1], two)) * weight;
+    };
+  };
+  CHECK(audit(small(true, 1e-11), 3, w).empty());
+  CHECK(audit(small(false, 1e-11), 3, w).find("the gradient of same[1] is ") == 0);
+  CHECK(audit(small(false, 0), 3, w).empty());
+  // Sums that cancel to 0, but for rounding, in another order in each division.
+  const auto x0 = batch()[0];
+  on_ranks(3, [&](const Communicator& comm) {
+    require_invariant(
+        "sums", [](auto& x, auto&, auto&) { return sum(x[0]) + sum(x[1]); }, {x0, x0 * -1}, comm);
+  });
+  const auto shifted = [](const Tensors& x, const Tensors&, const Communicator& comm) {
+    return relu(sum(x[0]) - 1000) + (comm.size() - 1) * 0.5;
+  };
+  CHECK(audit(shifted, 3) == "the loss is 3, that of one rank 0");
+  // Single precision: sums of 2 and of 5 ranks agree to 1e-6, a factor does not hide.
+  on_ranks(5, [&](const Communicator& comm) {
+    Tensors x;
+    for (const auto& each : batch()) x.push_back(cast(each, DType::float32));
+    require_invariant(
+        "nt_xent", [](auto& z, auto&, auto& c) { return contrastive::nt_xent(z[0], z[1], c); }, x, comm);
+    const auto report = batch_check(
+        [](auto& z, auto&, auto& c) { return contrastive::nt_xent(z[0], z[1], c) * (1 + 0.01 * (c.size() - 1)); }, x, comm);
+    CHECK(report.message.find("the gradient is 1.04 times that of one rank") == 0);
+    CHECK_THROWS(require_invariant("nt_xent", [](auto& z, auto&, auto& c) { return contrastive::nt_xent(z[0], z[1], c); }, x,
+                                   comm, {.tolerance = 1e-15}));
+  });
+}
