@@ -39,7 +39,7 @@ def declared_in_c(value, direction, table):
     if value.type in handles:
         return f'type(mpigrad_{value.type}){given} :: {name}'
     if value.type == 'string':
-        return f'character(kind=c_char), intent(in) :: {name}(*)'
+        return f'type(c_ptr) :: {name}' if direction == 'out' else f'character(kind=c_char), intent(in) :: {name}(*)'
     if value.type in callbacks or value.type == 'release_function':
         return f'type(c_funptr), value :: {name}'
     if value.type in ('address', 'const_address', 'int64s3'):
@@ -63,7 +63,7 @@ class Subroutine:
 
     def __init__(self, row, table, kind=''):
         self.row, self.table, self.kind = row, table, kind or 'c_int'
-        self.dummies, self.locals, self.before, self.actual = [], [], [], {}
+        self.dummies, self.locals, self.before, self.after, self.actual = [], [], [], [], {}
         self.optional_list = None
         lists = {}
         for value in row.arguments:
@@ -165,6 +165,11 @@ class Subroutine:
             self.declare('integer(c_int64_t), intent(out)', value)
         elif value.type == 'double':
             self.declare('real(c_double), intent(out)', value)
+        elif value.type == 'string':
+            self.declare('character(:), allocatable, intent(out)', value)
+            self.locals += [f'type(c_ptr) :: {name}_at', 'integer(c_int) :: code']
+            self.after = [f'if (code == mpigrad_ok) {name} = text_at({name}_at)']
+            self.actual[name] = f'{name}_at'
         else:
             assert value.type == 'int' or value.type in enums, value
             self.declare('integer, intent(out)', value)
@@ -182,15 +187,17 @@ class Subroutine:
         lines += [f'    {text}' for text in self.locals] + [f'    {text}' for text in self.before]
         def call():
             actual = ', '.join(self.actual[value.name] for value, _ in row.parameters())
-            return f'call finish(c_{row.name}({actual}), status)'
+            return f'c_{row.name}({actual})'
 
         absent = self.optional_list
         if absent:
-            lines += [f'    if (present({absent.name})) then', f'      {call()}', '    else']
+            lines += [f'    if (present({absent.name})) then', f'      call finish({call()}, status)', '    else']
             self.actual.update({absent.name: f'{absent.name}_', absent.count: '0_c_int'})
-            lines += [f'      {call()}', '    end if']
+            lines += [f'      call finish({call()}, status)', '    end if']
+        elif self.after:
+            lines += [f'    code = {call()}', *(f'    {text}' for text in self.after), '    call finish(code, status)']
         else:
-            lines.append(f'    {call()}')
+            lines.append(f'    call finish({call()}, status)')
         return '\n'.join(lines) + '\n  end subroutine\n'
 
 

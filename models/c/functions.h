@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/c/handles.h"
+#include "models/c/networks.h"
 
 namespace mpigrad::capi {
 
@@ -29,6 +30,11 @@ class Call {
   Tensor maybe(mpigrad_tensor x, const char* argument) const { return x.value == 0 ? Tensor() : *get(x, argument); }
   Communicator comm_or_none(mpigrad_comm c, const char* argument) const {
     return c.value == 0 ? Communicator() : *get(c, argument);
+  }
+  // A null pointer for a null handle.
+  template <class Handle>
+  typename Traits<Handle>::Object* object_or_none(Handle handle, const char* argument) const {
+    return handle.value == 0 ? nullptr : get(handle, argument).get();
   }
   Tensors tensors(int count, const mpigrad_tensor* list, const char* argument) const;
   std::vector<std::uint64_t> raw(int count, const mpigrad_tensor* list, const char* argument) const;
@@ -77,6 +83,7 @@ class Call {
   void give(double* result, double value) const { *result = value; }
   void give(void** result, void* value) const { *result = value; }
   void give(const void** result, const void* value) const { *result = value; }
+  void give(const char** result, const char* value) const { *result = value; }
 
  private:
   void require_list(int count, const void* list, const char* argument) const;
@@ -104,6 +111,7 @@ const std::string& last_reason();
 // ---- communicators
 
 Communicator comm_of_integer(int communicator);
+Communicator comm_of_cartesian(int communicator, bool reversed);
 Communicator comm_self();
 template <class Handle>
 void destroy(Handle handle, const char* function) {
@@ -150,6 +158,15 @@ Tensor conv(const Tensor& x, const Tensor& w, const std::int64_t* stride, const 
             const std::int64_t* dilation, PaddingMode mode, std::int64_t groups);
 NamedOptimizer make_named_optimizer(const std::string& name, const Tensors& x, double learning_rate, double momentum,
                                     double weight_decay);
+NamedOptimizer make_network_optimizer(const std::string& name, mpigrad_network net, double learning_rate, double momentum,
+                                      double weight_decay);
+// A step with the gradients of the objective with respect to the optimizer's parameters.
+void step_of_tape(Tape& tape, const Tensor& objective, NamedOptimizer& optimizer, double max_norm);
+// Checkpoints of tensors by name, and of an optimizer with its parameters if there is one.
+void write_checkpoint(const std::string& path, const Communicator& comm, const std::vector<std::string>& names, const Tensors& x,
+                      const NamedOptimizer* optimizer, int step);
+int read_checkpoint(const std::string& path, const std::vector<std::string>& names, const Tensors& x,
+                    const NamedOptimizer* optimizer);
 void write_named(const std::string& path, const std::vector<std::string>& names, const Tensors& x);
 Tensor read_named(const std::string& path, const std::string& name);
 

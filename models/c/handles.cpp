@@ -80,8 +80,8 @@ void forget_destroyed(std::vector<std::uint64_t>& list) {
 }  // namespace
 
 std::string_view name_of(Kind kind) {
-  constexpr std::array names{"null handle", "communicator", "tensor", "tape",      "request",
-                             "op",          "topology",     "halo",   "optimizer", "scope"};
+  constexpr std::array names{"null handle", "communicator", "tensor",    "tape",  "request", "op",
+                             "topology",    "halo",         "optimizer", "scope", "grid",    "network"};
   const auto i = static_cast<std::size_t>(kind);
   return i < names.size() ? names[i] : "unknown object";
 }

@@ -12,13 +12,14 @@
 #include <vector>
 
 #include "comm/collectives/neighbor.h"
+#include "comm/distributed/grid.h"
 #include "comm/messages/request.h"
 #include "framework/optim/optimizer.h"
 #include "ops/external.h"
 
 namespace mpigrad::capi {
 
-enum class Kind : std::uint8_t { none, comm, tensor, tape, request, op, topology, halo, optimizer, scope };
+enum class Kind : std::uint8_t { none, comm, tensor, tape, request, op, topology, halo, optimizer, scope, grid, network };
 std::string_view name_of(Kind kind);  // "tensor"
 
 // An Error with the status that its call returns.
@@ -51,16 +52,20 @@ class Halo {
   std::vector<Line> lines_;
 };
 
-// An optimizer and its parameters, which it refers to.
+class Network;
+
+// An optimizer and its parameters, which it refers to: its own, or those of a network.
 class NamedOptimizer {
  public:
   NamedOptimizer(const std::string& name, const Tensors& x, const OptimizerOptions& options);
+  NamedOptimizer(const std::string& name, const std::shared_ptr<Network>& net, const OptimizerOptions& options);
+  Parameters& parameters() const { return *parameters_; }
   Tensor parameter(int index) const;
   // Error: not one gradient for each parameter, of its type.
   void step(const Tensors& gradients, double max_norm);
 
  private:
-  std::unique_ptr<Parameters> parameters_;
+  std::shared_ptr<Parameters> parameters_;
 
  public:
   std::unique_ptr<Optimizer> optimizer;
@@ -96,6 +101,10 @@ template <>
 struct Traits<mpigrad_optimizer> : TraitsOf<NamedOptimizer, Kind::optimizer> {};
 template <>
 struct Traits<mpigrad_scope> : TraitsOf<Scope, Kind::scope> {};
+template <>
+struct Traits<mpigrad_grid> : TraitsOf<GridPtr, Kind::grid> {};
+template <>
+struct Traits<mpigrad_network> : TraitsOf<Network, Kind::network> {};
 
 // A handle of `object` for this thread, in its innermost scope.
 std::uint64_t enter(Kind kind, std::shared_ptr<void> object);

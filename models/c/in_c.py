@@ -70,6 +70,8 @@ def in_cpp(value, table):
         return 'const Tensor&', f'call.{"maybe" if value.null else "tensor"}({name}, {quoted})'
     if value.type == 'comm':
         return 'const Communicator&', f'call.comm_or_none({name}, {quoted})' if value.null else f'*call.get({name}, {quoted})'
+    if value.type in handles and value.null:
+        return f'{handles[value.type]}*', f'call.object_or_none({name}, {quoted})'
     if value.type in handles:
         return f'{handles[value.type]}&', f'*call.get({name}, {quoted})'
     if value.type in enums:
@@ -108,13 +110,56 @@ def source(table):
 
 # ---- the page
 
+def optional(row, table):
+    """A sentence about the arguments that may be left out in Fortran, with the values that they have then; '' if there are none."""
+    enums = {name: (prefix, values) for name, _, prefix, _, values in table.enums}
+    found = []
+    for value in row.arguments:
+        if value.null:
+            found.append(f'`{value.name}` may be null')
+        elif value.default == 'none':
+            found.append(f'`{value.name}` none')
+        elif value.default and value.type in enums:
+            prefix, values = enums[value.type]
+            found.append(f'`{value.name}` `{prefix}{values[int(value.default)].upper()}`')
+        elif value.default:
+            found.append(f'`{value.name}` {value.default}')
+    return f'\n\nDefaults: {", ".join(found)}.' if found else ''
+
+
+def between(text, first, last):
+    """The lines of the header from the one that begins with `first` up to the one that begins with `last`, without it."""
+    lines = text.split('\n')
+    begin = next(i for i, line in enumerate(lines) if line.startswith(first))
+    end = next(i for i, line in enumerate(lines) if i > begin and line.startswith(last))
+    return '\n'.join(lines[begin:end]).strip()
+
+
 def page(table):
-    text = (here / 'page.txt').read_text()
+    head = header(table)
+    callbacks_in_fortran = between((here / 'fortran.txt').read_text(), '  abstract interface', '  interface')
+    kinds = ''.join(f'| `mpigrad_{name}` | {about} |\n' for name, _, about in table.handles)
+    parts = {'Constants': f"""In Fortran in small letters: `mpigrad_float64`.
+
+```c
+{between(head, 'typedef int mpigrad_status', '// Handles.')}
+{between(head, '// Element types', '// The element type and shape')}
+```""",
+             'Kinds of handles': f'| handle | object |\n|---|---|\n{kinds}',
+             'Reasons of failures': f'```c\n{between(head, "// The reason of the last call", "// ---- ")}\n```',
+             'Functions of the program': f"""```c
+{between(head, '// The element type and shape', '// The reason of the last call')}
+```
+
+```fortran
+  {callbacks_in_fortran}
+```"""}
+    text = (here / 'page.txt').read_text() + ''.join(f'\n## {title}\n\n{part.rstrip()}\n' for title, part in parts.items())
     for title, rows in table.sections:
         text += f'\n## {title}\n'
         for row in rows:
             lines = textwrap.wrap(prototype(row), 110, subsequent_indent='    ', break_long_words=False)
             call = fortran.call_of(row, table)
             in_fortran = f'\n\nFortran: `{call}`' if call else '\n\nFortran: see the subroutines for arrays.'
-            text += f'\n### {row.name}\n\n```c\n' + '\n'.join(lines) + f'\n```\n\n{row.text}{in_fortran}\n'
+            text += f'\n### {row.name}\n\n```c\n' + '\n'.join(lines) + f'\n```\n\n{row.text}{optional(row, table)}{in_fortran}\n'
     return text

@@ -21,6 +21,17 @@ void require_dtype(const char* function, const Tensor& x, DType type) {
 // ---- communicators
 
 Communicator comm_of_integer(int communicator) { return Communicator(mpi_transport_of_integer(communicator)); }
+Communicator comm_of_cartesian(int communicator, bool reversed) {
+  return Communicator(mpi_transport_of_cartesian(communicator, reversed));
+}
+
+void require_row_major(const char* op, const Communicator& comm) {
+  require(
+      cartesian_dimensions(comm.transport()) < 2,
+      "[{}] the communicator is one of MPI_Cart_create, and its ranks are numbered by dimensions of MPI's grid, not of a tensor: "
+      "mpigrad_comm_from_cartesian() numbers them in the order of the tensor",
+      op);
+}
 
 Communicator comm_self() {
   // A transport of the threads outlives the threads that it was made for, if there is one rank only.
@@ -38,6 +49,7 @@ Tensor wait_for(mpigrad_request handle) {
 
 Topology cartesian_of(const Communicator& comm, const std::vector<int>& extents, const std::vector<int>& periodic) {
   std::vector<bool> flags;
+  require_row_major("topology_cartesian", comm);
   for (const int each : periodic) flags.push_back(each != 0);
   return cartesian(comm, extents, flags);
 }
@@ -51,6 +63,7 @@ Halo make_halo(const Communicator& comm, const std::vector<int>& ranks, const st
 
 Halo::Halo(const Communicator& comm, const std::vector<int>& ranks, const std::vector<int>& periodic, const std::vector<int>& low,
            const std::vector<int>& high) {
+  require_row_major("halo", comm);
   const auto all = cartesian_of(comm, ranks, periodic);
   for (std::size_t d = 0; d < ranks.size(); ++d) {
     require(low[d] >= 0 && high[d] >= 0, "[halo] widths are not negative, got {} and {} in dimension {}", low[d], high[d], d);
@@ -152,12 +165,15 @@ Tensor conv(const Tensor& x, const Tensor& w, const std::int64_t* stride, const 
 }
 
 NamedOptimizer::NamedOptimizer(const std::string& name, const Tensors& x, const OptimizerOptions& options)
-    : parameters_(std::make_unique<Parameters>()) {
+    : parameters_(std::make_shared<Parameters>()) {
   require(!x.empty(), "[optimizer] there are no parameters");
   for (std::size_t i = 0; i < x.size(); ++i) parameters_->add(fmt::format("parameter {}", i), x[i], true);
   parameters_->pack();
   optimizer = make_optimizer(name, *parameters_, options);
 }
+
+NamedOptimizer::NamedOptimizer(const std::string& name, const std::shared_ptr<Network>& net, const OptimizerOptions& options)
+    : parameters_(net, &net->parameters()), optimizer(make_optimizer(name, *parameters_, options)) {}
 
 Tensor NamedOptimizer::parameter(int index) const {
   if (index < 0 || at(index) >= parameters_->size())
@@ -177,6 +193,18 @@ void NamedOptimizer::step(const Tensors& gradients, double max_norm) {
 NamedOptimizer make_named_optimizer(const std::string& name, const Tensors& x, double learning_rate, double momentum,
                                     double weight_decay) {
   return {name, x, {.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay}};
+}
+
+NamedOptimizer make_network_optimizer(const std::string& name, mpigrad_network net, double learning_rate, double momentum,
+                                      double weight_decay) {
+  return {name,
+          Call("mpigrad_network_optimizer").get(net, "net"),
+          {.learning_rate = learning_rate, .momentum = momentum, .weight_decay = weight_decay}};
+}
+
+void step_of_tape(Tape& tape, const Tensor& objective, NamedOptimizer& optimizer, double max_norm) {
+  const TensorList parameters(optimizer.parameters().tensors());
+  optimizer.optimizer->step(Gradients(tape.gradient(objective, parameters)), {.max_norm = max_norm});
 }
 
 void write_named(const std::string& path, const std::vector<std::string>& names, const Tensors& x) {

@@ -21,4 +21,8 @@ std::shared_ptr<Transport> mpi_transport_of_integer(int) {
   fail("[mpi] this build has no MPI: install MPICH (libmpich-dev) and configure with -Dmpi=enabled");
 }
 
+std::shared_ptr<Transport> mpi_transport_of_cartesian(int communicator, bool) { return mpi_transport_of_integer(communicator); }
+
+int cartesian_dimensions(const Transport&) { return 0; }
+
 }  // namespace mpigrad

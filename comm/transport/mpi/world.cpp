@@ -11,7 +11,6 @@
 #include "comm/transport/environment.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi/call.h"
-#include "comm/transport/mpi/integer_comm.h"
 #include "comm/transport/mpi/mpi_comm.h"
 
 namespace mpigrad {
@@ -113,17 +112,6 @@ std::shared_ptr<Transport> mpi_world(int* argc, char*** argv) {
     on_exit(mpi::finalize_at_exit, nullptr);
   }
   return mpi_transport(MPI_COMM_WORLD);
-}
-
-std::shared_ptr<Transport> mpi_transport_of_integer(int communicator) {
-  int initialized = 0;
-  MPI_Initialized(&initialized);
-  require(initialized && !mpi::finalized(), "[mpi_transport] MPI must be initialised and not yet finalised");
-#ifdef MPI_ABI_VERSION
-  return mpi_transport(MPI_Comm_fromint(communicator));
-#else
-  return mpi_transport(MPI_Comm_f2c(static_cast<MPI_Fint>(communicator)));
-#endif
 }
 
 }  // namespace mpigrad

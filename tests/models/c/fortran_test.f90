@@ -1,34 +1,8 @@
 ! The Fortran module: arrays, sections, derivatives, messages and refusals, on any number of ranks.
-module fortran_checks
-  use mpi_f08
-  use mpigrad
+module fortran_parts
+  use fortran_checks
   implicit none
-  integer :: made = 0, failed = 0, rank = 0, ranks = 1
-  type(mpigrad_comm) :: world
 contains
-
-  subroutine check(what, condition)
-    character(*), intent(in) :: what
-    logical, intent(in) :: condition
-    made = made + 1
-    if (condition) return
-    failed = failed + 1
-    print '(4a)', 'failed: ', what, '; last error: ', mpigrad_last_error()
-  end subroutine
-
-  ! A call has this status, and its sentence contains the text.
-  subroutine refused(what, status, expected, text)
-    character(*), intent(in) :: what, text
-    integer, intent(in) :: status, expected
-    call check(what, status == expected .and. index(mpigrad_last_error(), text) > 0)
-  end subroutine
-
-  real(8) function item(x)
-    type(mpigrad_tensor), intent(in) :: x
-    call mpigrad_tensor_item(x, item)
-  end function
-
-  ! ---- arrays
 
   subroutine test_arrays()
     integer, parameter :: nx = 4, ny = 3, nz = 2
@@ -284,7 +258,8 @@ contains
 end module
 
 program fortran_test
-  use fortran_checks
+  use fortran_networks
+  use fortran_parts
   implicit none
   integer :: status
   call MPI_Init()
@@ -297,6 +272,8 @@ program fortran_test
   call test_arrays()
   call test_functions()
   call test_messages()
+  call test_cartesian()
+  call test_networks()
   call mpigrad_destroy_all()
   call MPI_Finalize()
   if (rank == 0 .or. failed > 0) print '(i0, a, i0, a)', made - failed, ' passed, ', failed, ' failed, 0 skipped'

@@ -10,3 +10,4 @@ void test_halos(void);
 void test_ops(void);
 void test_loops(void);
 void test_training(const char* folder);
+void test_files(const char* folder, const char* source);

@@ -1,5 +1,5 @@
-// The C interface: values and derivatives. Runs on any number of ranks of MPI, or without MPI as one rank. The other half is in
-// programs_test.c.
+// The C interface: values and derivatives. Runs on any number of ranks of MPI, or without MPI as one rank. The rest is in
+// programs_test.c and files_test.c.
 
 #ifdef WITH_MPI
 #include <mpi.h>
@@ -305,6 +305,7 @@ int main(int argc, char** argv) {
   test_ops();
   test_loops();
   test_training(argc > 1 ? argv[1] : NULL);
+  test_files(argc > 2 ? argv[1] : NULL, argc > 2 ? argv[2] : NULL);
   OK(mpigrad_destroy_all());
   int64_t left = 1;
   OK(mpigrad_live_handles(&left));
