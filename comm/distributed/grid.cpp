@@ -52,6 +52,43 @@ Tensor Grid::sum_over(const std::vector<int>& axes, const Tensor& x) const {
   return allreduce(constant(x.without_layout()), along(axes));
 }
 
+std::shared_ptr<const GridShape> Grid::in_line() const {
+  if (world_.size() == 1) return nullptr;
+  if (!line_) line_ = std::make_shared<const Grid>(world_, std::vector<std::string>{"rank"}, std::vector<int>{world_.size()});
+  return line_;
+}
+
+namespace {
+
+// Keeps the buffers until the end of the operation, which is destroyed first.
+struct Started {
+  Tensor in, out;
+  Pending operation;
+};
+using Start = Pending (Transport::*)(const void* in, void* out, std::span<const std::int64_t> counts, DType type);
+GridShape::Wait started(const Communicator& comm, Start start, const Tensor& in, const Tensor& out,
+                        std::span<const std::int64_t> counts) {
+  if (!comm.moves(in)) return [] {};
+  const auto made = std::make_shared<Started>(Started{in, out, {}});
+  made->operation = (comm.reductions(in.device()).*start)(in.raw(), out.raw(), counts, in.dtype());
+  made->operation.count_as_collective();
+  return [made] { made->operation.wait(); };
+}
+
+}  // namespace
+
+GridShape::Wait Grid::start_sum(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const {
+  if (!apart_ && world_.moves(in)) apart_ = world_.duplicate();  // collective, and so is this call
+  return started(world_, &Transport::start_sum_of_blocks, in, out, counts);
+}
+GridShape::Wait Grid::start_gather(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const {
+  return started(world_, &Transport::start_allgather, in, out, counts);
+}
+void Grid::gather(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const {
+  const auto& comm = apart_ ? apart_ : world_;
+  if (comm.moves(in)) comm.transport(in.device()).allgather(in.raw(), out.raw(), counts, in.dtype());
+}
+
 int ranks_of(const GridExtents& e) { return e.sample * e.depth * e.height * e.width * e.channel * e.filter * e.stage; }
 
 GridPtr make_grid(const Communicator& world, const GridExtents& e, Overlap overlap) {

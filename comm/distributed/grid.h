@@ -34,11 +34,18 @@ class Grid : public GridShape {
   // The numbers that these ranks have in the grid, in the order of the communicator along(axes).
   std::vector<int> members(const std::vector<int>& axes) const;
   Tensor sum_over(const std::vector<int>& axes, const Tensor& x) const override;
+  std::shared_ptr<const GridShape> in_line() const override;
+  std::uint64_t number() const override { return world_.number(); }
+  Wait start_sum(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const override;
+  Wait start_gather(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const override;
+  void gather(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const override;
 
  private:
   Communicator world_;
   Overlap overlap_;
   mutable std::map<std::vector<int>, Communicator> groups_;
+  mutable std::shared_ptr<const Grid> line_;
+  mutable Communicator apart_;  // for gather()
 };
 using GridPtr = std::shared_ptr<const Grid>;
 

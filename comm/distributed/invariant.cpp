@@ -64,6 +64,10 @@ std::unique_ptr<PendingCotangent> Replicate::start_reduction(const Tensor& cotan
   return std::make_unique<PendingAllReduce>(cotangent, out, std::move(operation));
 }
 
+std::unique_ptr<PendingCotangent> GatherStored::start_reduction(const Tensor& cotangent) const {
+  fail("[allgather] a cotangent of stored rows is reduced in buckets: {}", cotangent);
+}
+
 Types Shard::infer(Inputs in) const {
   require(in[0].rank() >= 1 && static_cast<int>(rows.size()) == comm.size(), "[shard] {} numbers of rows for {} ranks: {}",
           rows.size(), comm.size(), in[0]);

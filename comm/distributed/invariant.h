@@ -46,6 +46,21 @@ struct AllReduceInvariant {
   Tensors vjp(const Replay&, Inputs g) const;
 };
 
+// All rows of a weight of which each rank stores those of `layout`, a split of dimension 0 along one line of all ranks.
+// xbar: this rank's rows of the sum of all ybar, computed in buckets while the replay continues.
+struct GatherStored {
+  Communicator comm;
+  Rows rows;
+  LayoutPtr layout;
+  static constexpr OpTraits traits() { return AllGather::traits(); }
+  Types infer(Inputs in) const { return AllGather{comm, rows}.infer(in); }
+  void run(Inputs in, Outputs out) const { AllGather{comm, rows}.run(in, out); }
+  Tensors vjp(const Replay& at, Inputs g) const { return AllGather{comm, rows}.vjp(at, g); }
+  std::unique_ptr<PendingCotangent> start_reduction(const Tensor& cotangent) const;
+  std::uint64_t reduces_over() const { return comm.number(); }
+  LayoutPtr reduced_rows() const { return layout; }
+};
+
 struct Shard {
   Communicator comm;
   Rows rows;

@@ -116,6 +116,8 @@ Tensor gathered_for(const Tensor& x, const Tensor& w) {
     if (!everywhere) return gather_all(w).without_layout();
     Rows rows;
     for (std::size_t r = 1; r < axis.cuts.size(); ++r) rows.push_back(axis.cuts[r] - axis.cuts[r - 1]);
+    if (axis.dimension == 0 && from.grid->axes() == 1)
+      return mpigrad::apply(ops::GatherStored{group, rows, w.layout()}, {w.without_layout()});
     return allgather(w.without_layout(), group, rows, axis.dimension);
   };
   auto* tape = Tape::innermost();

@@ -63,5 +63,11 @@ void Transport::alltoall(const void* in, std::span<const std::int64_t> send_coun
 Pending Transport::start_allreduce(const void* in, void* out, std::int64_t count, DType type, CombineOp op) {
   return start({.kind = CollectiveKind::allreduce, .in = in, .out = out, .type = type, .op = op, .count = count});
 }
+Pending Transport::start_sum_of_blocks(const void* in, void* out, std::span<const std::int64_t> counts, DType type) {
+  return start({.kind = CollectiveKind::reduce_scatter, .in = in, .out = out, .type = type, .counts = counts});
+}
+Pending Transport::start_allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type) {
+  return start({.kind = CollectiveKind::allgather, .in = in, .out = out, .type = type, .counts = counts});
+}
 
 }  // namespace mpigrad

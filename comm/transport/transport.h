@@ -72,6 +72,8 @@ class Transport {
   void run(const Collective& call);
   Pending start(const Collective& call);
   Pending start_allreduce(const void* in, void* out, std::int64_t count, DType type, CombineOp op);
+  Pending start_sum_of_blocks(const void* in, void* out, std::span<const std::int64_t> counts, DType type);  // reduce_scatter
+  Pending start_allgather(const void* in, void* out, std::span<const std::int64_t> counts, DType type);
 
   // Point to point: all sends and receives of one call are posted together and all are complete on return. A message matches
   // by (source, tag) in posting order, and its count and type are those of its receive. Not collective: a rank with no

@@ -87,8 +87,14 @@ void refuse_cuda(std::string_view op) {
 bool counting_costs() { return cost_log != nullptr; }
 
 namespace {
-void add_line(std::string_view op, const Cost& cost, double start, bool communicates, Inputs in, Outputs out) {
-  CostLog::Line line{op, cost.flops, cost.bytes, start, seconds_now() - start, communicates, {}, {}, {}, {}};
+std::size_t lines_so_far() { return cost_log ? cost_log->lines.size() : 0; }
+
+// `first`: the number of lines at the start. The lines that count_cost() has added since then are not part of the op's time.
+void add_line(std::string_view op, const Cost& cost, double start, std::size_t first, bool communicates, Inputs in, Outputs out) {
+  double seconds = seconds_now() - start;
+  for (auto i = first; i < cost_log->lines.size(); ++i)
+    if (const auto& line = cost_log->lines[i]; line.communicates && line.outputs.empty()) seconds -= line.seconds;
+  CostLog::Line line{op, cost.flops, cost.bytes, start, seconds, communicates, {}, {}, {}, {}};
   for (const auto& x : in) {
     line.inputs.push_back(x ? x.shape() : Shape());
     line.input_types.push_back(x ? x.dtype() : DType::float32);
@@ -100,7 +106,7 @@ void add_line(std::string_view op, const Cost& cost, double start, bool communic
 
 // Costs of communication outside of ops: reductions that are started and waited for.
 void count_cost(std::string_view what, const Cost& cost, double seconds, Inputs in, Outputs out) {
-  add_line(what, cost, seconds_now() - seconds, true, in, out);
+  add_line(what, cost, seconds_now() - seconds, lines_so_far(), true, in, out);
 }
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -148,7 +154,10 @@ void run_on_cpu(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
 void run(const void* op, const OpFunctions& f, DeviceKind device, Inputs in, Outputs out) {
   if (f.traits.communicates) return f.run(op, in, out);
   switch (device) {
-    case DeviceKind::cpu: return run_on_cpu(op, f, in, out);
+    case DeviceKind::cpu:
+      for (const auto& x : in)
+        if (x) (void)x.raw();  // this thread, and not one of a kernel's, waits for elements that are on their way
+      return run_on_cpu(op, f, in, out);
     case DeviceKind::cuda:
       if (!f.run_on_cuda) refuse_cuda(f.traits.name);
       return f.run_on_cuda(op, in, out);
@@ -165,8 +174,9 @@ void run_again(const void* op, const OpFunctions& f, Inputs in, Outputs out) {
   const OpScope running(f.traits.name);
   const bool counting = counting_costs();
   const double start = counting ? seconds_now() : 0;
+  const auto first = lines_so_far();
   run(op, f, out[0].device(), in, out);
-  if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, f.traits.communicates, in, out);
+  if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, first, f.traits.communicates, in, out);
 }
 
 OpObserver*& OpObserver::of_this_thread() {
@@ -210,6 +220,7 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
   const bool stand_in = any_stand_in(in);
   const bool counting = counting_costs() && !stand_in;
   const double start = counting ? seconds_now() : 0;
+  const auto first = lines_so_far();
 
   Tensors out;
   out.reserve(types.size());
@@ -223,7 +234,7 @@ Tensors apply_all(const void* op, const OpFunctions& f, Tensors in) {
                              : Tensor::with_room(types[i], device, HaloRoom::bytes(types[i], layout)));
     run(op, f, device, in, out);
   }
-  if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, f.traits.communicates, in, out);
+  if (counting) add_line(f.traits.name, cost_of(op, f, in, out), start, first, f.traits.communicates, in, out);
 
   finish_outputs(out, constant, layout);
   if (auto* observer = OpObserver::of_this_thread(); observer && !stand_in) observer->ran(f, op, in, out);

@@ -376,7 +376,8 @@ std::vector<Tensor> Tape::replay(Cotangents cotangents, const std::vector<Tensor
     }
     if (auto reduced = reducer.wait(x.id())) add_to(cotangents[x.id()], std::move(reduced));
     const auto found = cotangents.find(x.id());
-    result.push_back(found != cotangents.end() ? found->second : zeros_like(x.without_layout()));
+    if (found != cotangents.end()) result.push_back(found->second);
+    else result.push_back(options.accumulate.value_or(false) ? Tensor() : zeros_like(x.without_layout()));
   }
   if (options.record == Record::no) memo_.clear();
   return result;

@@ -7,22 +7,6 @@
 namespace mpigrad {
 namespace {
 
-// Reductions are not ops; this makes profiles show the time to start them and to wait for them.
-class ReductionClock {
- public:
-  explicit ReductionClock(std::string_view what) : what_(what) {}
-  ~ReductionClock() {
-    if (counting_) detail::count_cost(what_, {}, detail::seconds_now() - start_, {}, {});
-  }
-  ReductionClock(const ReductionClock&) = delete;
-  ReductionClock& operator=(const ReductionClock&) = delete;
-
- private:
-  std::string_view what_;
-  bool counting_ = detail::counting_costs();
-  double start_ = counting_ ? detail::seconds_now() : 0;
-};
-
 thread_local LocalGradientNorm* innermost_norm = nullptr;
 
 }  // namespace
@@ -36,26 +20,33 @@ void LocalGradientNorm::started(const Tensor& cotangent) {
   innermost_norm->elements_ += cotangent.elements();
 }
 
-void ReductionBuckets::add(std::uint64_t id, Tensor cotangent, const StartReduction& reduce) {
-  if (cotangent.bytes() >= full) {
-    auto alone = std::make_shared<Bucket>(Bucket{reduce, {}, cotangent.bytes(), nullptr, {}});
-    places_[id] = {alone, cotangent.type(), 0};
-    alone->parts.push_back(std::move(cotangent));
-    return start(*alone);
-  }
-  const std::pair key{reduce.over, cotangent.dtype()};
-  auto& bucket = open_[key];
-  if (!bucket) bucket = std::make_shared<Bucket>(Bucket{reduce, {}, 0, nullptr, {}});
-  places_[id] = {bucket, cotangent.type(), bucket->bytes};
+void ReductionBuckets::add(std::uint64_t id, Tensor cotangent, const StartReduction& reduce, LayoutPtr rows) {
+  const bool alone = cotangent.bytes() >= full;
+  const std::tuple key{reduce.over, cotangent.dtype(), rows != nullptr, reduce.rows != nullptr};
+  auto bucket = alone ? nullptr : open_[key];
+  if (!bucket) bucket = std::make_shared<Bucket>(Bucket{.reduce = reduce});
+  if (!alone) open_[key] = bucket;
+  places_[id] = {bucket, cotangent.type(), bucket->bytes, bucket->parts.size()};
   bucket->bytes += cotangent.bytes();
   bucket->parts.push_back(std::move(cotangent));
+  if (rows) bucket->rows.push_back(std::move(rows));
   if (bucket->bytes < full) return;
   start(*bucket);
-  open_.erase(key);
+  if (!alone) open_.erase(key);
 }
 
 void ReductionBuckets::start(Bucket& bucket) {
-  const ReductionClock clock("start of a reduction");
+  const detail::ReductionClock clock("start of a reduction");
+  if (!bucket.rows.empty()) {
+    bucket.stored = bucket.reduce.rows != nullptr;
+    for (const auto& part : bucket.parts)
+      if (!bucket.stored) LocalGradientNorm::started(part);
+    if (!sums_) sums_ = std::make_shared<SummedRows>();
+    bucket.number = sums_->start(std::exchange(bucket.parts, {}), std::exchange(bucket.rows, {}));
+    if (bucket.stored) sums_->wait_before(bucket.number);  // whole cotangents of weights in parts would fill the memory
+    bucket.of_rows = true;
+    return;
+  }
   const auto dtype = bucket.parts[0].dtype();
   const auto device = bucket.parts[0].device();
   Tensor all;
@@ -81,9 +72,13 @@ void ReductionBuckets::flush() {
 }
 
 Tensor ReductionBuckets::wait(std::uint64_t id) {
-  const auto& [bucket, type, offset] = places_.at(id);
+  const auto& [bucket, type, offset, number] = places_.at(id);
+  if (bucket->of_rows) {
+    const auto whole = sums_->whole(bucket->number, number, type);
+    return bucket->stored ? SummedRows::own(whole).without_layout() : whole;
+  }
   if (bucket->pending) {
-    const ReductionClock clock("wait for a reduction");
+    const detail::ReductionClock clock(detail::ReductionClock::wait);
     bucket->result = bucket->pending->wait();
     bucket->pending = nullptr;
   }
@@ -91,11 +86,16 @@ Tensor ReductionBuckets::wait(std::uint64_t id) {
 }
 
 bool Reducer::take(std::uint64_t id, Tensor& cotangent, const StartReduction& reduce) {
+  if (accumulate_.value_or(false) && reduce.rows) return false;  // whole cotangents of micro-batches would fill the memory
   if (accumulate_.value_or(false)) return parameters_->defer(id, cotangent, reduce), true;
   if (buckets_.contains(id)) return false;
   // Only the last micro-batch adds the cotangents that the earlier ones deferred.
   const auto before = accumulate_.has_value() ? parameters_->take_deferred(id, reduce) : Tensor();
-  buckets_.add(id, before ? mpigrad::add(cotangent, before) : std::move(cotangent), reduce);
+  const auto division = parameters_ ? parameters_->division() : nullptr;
+  buckets_.add(id, before ? mpigrad::add(cotangent, before) : std::move(cotangent), reduce,
+               reduce.rows ? reduce.rows
+               : division  ? division->rows_of(id, reduce.over)
+                           : nullptr);
   return true;
 }
 

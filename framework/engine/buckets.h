@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "framework/engine/tape.h"
+#include "framework/optim/division.h"
 
 namespace mpigrad {
 
@@ -37,30 +39,37 @@ class ReductionBuckets {
  public:
   static constexpr std::int64_t full = 1 << 20;  // bytes; a cotangent of at least this size is sent on its own, without a copy
 
-  // Reduces `cotangent` of tensor `id`, now or together with later ones.
-  void add(std::uint64_t id, Tensor cotangent, const StartReduction& reduce);
+  // Reduces `cotangent` of tensor `id`, now or together with later ones. With `rows`, each rank gets the sum of its rows only.
+  void add(std::uint64_t id, Tensor cotangent, const StartReduction& reduce, LayoutPtr rows = nullptr);
   bool contains(std::uint64_t id) const { return places_.contains(id); }
   // Starts all remaining reductions.
   void flush();
-  // The reduced cotangent; after flush().
+  // The reduced cotangent; after flush(). Does not wait for one of rows: accesses to its elements do.
   Tensor wait(std::uint64_t id);
 
  private:
   struct Bucket {
     StartReduction reduce;
-    std::vector<Tensor> parts;
+    std::vector<Tensor> parts{};
+    std::vector<LayoutPtr> rows{};  // of the parts; empty: whole parts are summed
     std::int64_t bytes = 0;
-    std::unique_ptr<PendingCotangent> pending;
-    Tensor result;  // one dimension, all parts
+    std::unique_ptr<PendingCotangent> pending{};
+    Tensor result{};       // one dimension, all parts
+    bool stored = false;   // the parameters are stored in these rows
+    bool of_rows = false;  // started in sums_, as bucket `number`
+    std::size_t number = 0;
   };
   struct Place {
     std::shared_ptr<Bucket> bucket;
     TensorType type;
     std::int64_t offset = 0;  // in bytes
+    std::size_t number = 0;   // among the bucket's parts
   };
-  static void start(Bucket& bucket);
+  void start(Bucket& bucket);
 
-  std::map<std::pair<std::uint64_t, DType>, std::shared_ptr<Bucket>> open_;  // by group of ranks and type
+  // By group of ranks, type, whether only rows are summed, and whether these are what is stored.
+  std::map<std::tuple<std::uint64_t, DType, bool, bool>, std::shared_ptr<Bucket>> open_;
+  std::shared_ptr<SummedRows> sums_;
   std::unordered_map<std::uint64_t, Place> places_;
 };
 

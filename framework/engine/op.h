@@ -20,6 +20,7 @@
 //                                                 infinity if it multiplies, 1 if it only adds a number or changes the sign;
 //                                                 used only for the warning about equal objectives (detail::EqualValues::note)
 //   auto start_reduction(const Tensor& cotangent) const   starts the vjp of a parameter's replication without waiting, and
+//   LayoutPtr reduced_rows() const                optional: the rows in which the parameter is stored (StartReduction::rows)
 //   std::uint64_t reduces_over() const            identifies the group of ranks that it sums over (Communicator::number())
 //
 // traits() is a function, so that a struct inside a function can be an op. A misspelt trait does not compile.
@@ -91,6 +92,25 @@ LayoutPtr refuse_layout(std::string_view op, Inputs in);
 bool counting_costs();
 void count_cost(std::string_view op, const Cost& cost, double seconds, Inputs in, Outputs out);
 double seconds_now();
+
+// Shows in profiles the time to start reductions and gathers of parameters, and to wait for them, which are not ops. The time of
+// an op that waits for them does not include it.
+class ReductionClock {
+ public:
+  static constexpr std::string_view wait = "wait for a reduction";
+  explicit ReductionClock(std::string_view what)
+      : what_(what), counting_(counting_costs()), start_(counting_ ? seconds_now() : 0) {}
+  ~ReductionClock() {
+    if (counting_) count_cost(what_, {}, seconds_now() - start_, {}, {});
+  }
+  ReductionClock(const ReductionClock&) = delete;
+  ReductionClock& operator=(const ReductionClock&) = delete;
+
+ private:
+  std::string_view what_;
+  bool counting_;
+  double start_;
+};
 
 // Whether the communication call running on this thread is recorded: checks between ranks compare it, because a rank that does
 // not record a call which the others record will be missing in the replay.
@@ -175,8 +195,10 @@ constexpr OpFunctions functions_of() {
   if constexpr (requires(const Op op, const Tensor& cotangent) { op.start_reduction(cotangent); })
     f.start_reduction = [](const void* op) {
       const Op& self = *static_cast<const Op*>(op);
-      return StartReduction{.start = [self](const Tensor& cotangent) { return self.start_reduction(cotangent); },
-                            .over = self.reduces_over()};
+      StartReduction made{.start = [self](const Tensor& cotangent) { return self.start_reduction(cotangent); },
+                          .over = self.reduces_over()};
+      if constexpr (requires { self.reduced_rows(); }) made.rows = self.reduced_rows();
+      return made;
     };
   return f;
 }

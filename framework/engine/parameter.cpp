@@ -82,8 +82,9 @@ void Parameters::pack() {
       if (!moves(value, dtype)) continue;
       if (!arena) arena = std::make_shared<Storage>(bytes, value.device());
       if (value.raw()) detail::copy_bytes(value.device(), arena->data() + offset, value.raw(), value.bytes());
-      value = Tensor::moved(value, arena, offset);
-      offset += rounded(value.bytes());
+      const auto size = rounded(value.bytes());
+      value = Tensor::moved(value, std::make_shared<Storage>(arena, offset, value.bytes()), 0);
+      offset += size;
     }
   }
   packed_ = true;
@@ -142,10 +143,7 @@ Tensor Parameters::take_deferred(std::uint64_t id, const StartReduction& reduce)
   return result;
 }
 
-bool Parameters::accumulating() const {
-  return !deferred_.empty() ||
-         std::any_of(accumulated_.begin(), accumulated_.end(), [](const auto& kept) { return static_cast<bool>(kept.second); });
-}
+bool Parameters::accumulating() const { return accumulating_; }
 
 void Parameters::require_nothing_accumulated(std::string_view who) const {
   require(!accumulating(),
@@ -157,6 +155,7 @@ void Parameters::require_nothing_accumulated(std::string_view who) const {
 void Parameters::drop_accumulated() {
   accumulated_.clear();
   deferred_.clear();
+  accumulating_ = false;
 }
 
 Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {
@@ -168,14 +167,16 @@ Gradients Parameters::collect(std::vector<Tensor> gradients, bool accumulate) {
       for (auto at = deferred_.lower_bound({id, 0}); at != deferred_.end() && at->first.first == id; at = deferred_.erase(at))
         reductions.emplace_back(i, at->second.reduce.start(at->second.cotangent));
     }
+  accumulating_ = accumulate;
   for (auto& [i, reduction] : reductions) gradients[i] = mpigrad::add(gradients[i], reduction->wait());
 
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const auto id = list_[i]->value.id();
     if (!list_[i]->frozen) {
       auto& kept = accumulated_[id];
-      if (kept) gradients[i] = mpigrad::add(gradients[i], kept);
+      if (kept) gradients[i] = gradients[i] ? mpigrad::add(gradients[i], kept) : kept;
       kept = accumulate ? gradients[i] : Tensor();
+      if (!gradients[i]) gradients[i] = zeros_like(list_[i]->value.without_layout());
     }
     if (const auto& layout = list_[i]->value.layout(); layout && !layout->has(Placement::partial))
       gradients[i] = gradients[i].with_layout(layout);

@@ -1,6 +1,7 @@
 #ifndef MPIGRAD_FRAMEWORK_ENGINE_PARAMETER_H
 #define MPIGRAD_FRAMEWORK_ENGINE_PARAMETER_H
-// Trainable tensors, named by path, in one contiguous arena per element type, and their gradients.
+// Trainable tensors, named by path, in one contiguous arena per element type, and their gradients. Each has its own part of the
+// arena as its storage, whose access waits for elements that other ranks update (framework/optim/division.h).
 
 #include <map>
 #include <memory>
@@ -13,6 +14,8 @@
 #include "framework/engine/tape.h"
 
 namespace mpigrad {
+
+class Division;
 
 struct Parameter {
   std::string name;
@@ -70,13 +73,18 @@ class Parameters {
   // Error of `who`: gradients of micro-batches are kept, which would enter its result.
   void require_nothing_accumulated(std::string_view who) const;
 
+  // The division of the work of optimizers of these parameters, while one of them divides it; else null.
+  std::shared_ptr<const Division> division() const { return division_.lock(); }
+  void set_division(const std::shared_ptr<const Division>& division) { division_ = division; }
+
   // Used by Tape::gradient: zeros as the gradient of a frozen parameter.
   const Tensor& zeros_for(std::size_t i);
   // Adds the cotangent of a micro-batch that has not yet been reduced over ranks.
   void defer(std::uint64_t id, const Tensor& cotangent, const StartReduction& reduce);
   // Removes and returns what was deferred for this parameter, or no tensor; the caller reduces it.
   Tensor take_deferred(std::uint64_t id, const StartReduction& reduce);
-  // Keeps the gradients for a later call, or adds what earlier calls kept, after reducing what they deferred.
+  // Keeps the gradients for a later call, or adds what earlier calls kept, after reducing what they deferred. With `accumulate` a
+  // gradient may be no tensor: zeros, or deferred.
   Gradients collect(std::vector<Tensor> gradients, bool accumulate);
 
  private:
@@ -88,7 +96,8 @@ class Parameters {
   std::unordered_map<std::uint64_t, Tensor> accumulated_;
   std::unordered_map<std::size_t, Tensor> zeros_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Deferred> deferred_;  // by tensor and group of ranks
-  bool packed_ = false;
+  std::weak_ptr<const Division> division_;
+  bool packed_ = false, accumulating_ = false;
   std::int64_t step_ = 0;
 };
 

@@ -71,6 +71,8 @@ struct StartReduction {
   std::function<std::unique_ptr<PendingCotangent>(const Tensor& cotangent)> start;
   // Identifies the group of ranks (Communicator::number()): cotangents with the same `over` may be added before they are reduced.
   std::uint64_t over = 0;
+  // Not null: the parameter is stored in these rows, and the reduction of a cotangent of all rows gives this rank's.
+  LayoutPtr rows{};
   explicit operator bool() const { return start != nullptr; }
 };
 

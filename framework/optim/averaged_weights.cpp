@@ -12,7 +12,7 @@ AveragedWeights::AveragedWeights(Parameters& parameters, const AveragedWeightsAt
     : parameters_(parameters), attributes_(attributes) {
   require(attributes.decay >= 0 && attributes.decay <= 1, "[averaged weights] decay is in [0, 1], got {}", attributes.decay);
   detail::require_packed("averaged weights", parameters);
-  averages_ = detail::state_arena(parameters);
+  averages_ = detail::state_arena(parameters.tensors());
 }
 
 void AveragedWeights::update() {
@@ -22,7 +22,7 @@ void AveragedWeights::update() {
   ++updates_;
   std::vector<std::int64_t> first(averages_.size() + 1, 0);
   for (std::size_t i = 0; i < averages_.size(); ++i) {
-    if (!averages_[i].raw()) return;
+    if (!averages_[i].raw() || !parameters_[i].value.raw()) return;  // waits for new weights before threads read them
     first[i + 1] = first[i] + averages_[i].elements();
   }
   const RuleOfStep<AverageRule> rule{.rule = {.rest = rest}};

@@ -8,6 +8,7 @@
 #include "framework/cuda/cuda.h"
 #include "framework/cuda/graph.h"
 #include "framework/engine/activity.h"
+#include "framework/optim/division.h"
 #include "framework/optim/optimizer_state.h"
 #include "framework/optim/step_hook.h"
 #include "framework/optim/update_cuda.h"
@@ -50,26 +51,66 @@ void tell(const Parameters& parameters, std::int64_t steps) {
 void set_step_hook(StepHook hook) { step_hook.store(hook, std::memory_order_release); }
 
 Optimizer::Optimizer(Parameters& parameters, double learning_rate, double weight_decay, const std::vector<ParameterGroup>& groups,
-                     std::vector<std::string> slots)
+                     std::vector<std::string> slots, bool replicated)
     : parameters_(parameters), learning_rate_(0), slots_(std::move(slots)), segments_(parameters.size()) {
   set_learning_rate(learning_rate);
   require(weight_decay >= 0, "[optimizer] weight decay is not negative, got {}", weight_decay);
   detail::require_packed("optimizer", parameters);
+  divide(replicated);
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     auto& segment = segments_[i];
     segment.weight_decay = parameters[i].decay ? weight_decay : 0;
-    segment.first = elements_;
-    elements_ += parameters[i].value.elements();
+    if (!division_ || !division_->divides(i)) whole_.push_back(i);
     const auto group =
         std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.contains && g.contains(parameters[i]); });
     if (group == groups.end()) continue;
     segment.learning_rate_factor = group->learning_rate_factor;
     segment.weight_decay = group->weight_decay.value_or(segment.weight_decay);
   }
+  const auto values = own_values();
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    const auto arena = detail::state_arena(parameters);
+    const auto arena = detail::state_arena(values);
     for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i].state[slot] = arena[i];
   }
+}
+
+void Optimizer::divide(bool replicated) {
+  work_ = "every rank updates all of its weights: ";
+  if (replicated) return void(work_ += "optimizer.replicated");
+  std::string why;
+  auto division = parameters_.division();
+  if (!division) division = std::make_shared<const Division>(parameters_, why);
+  std::int64_t state = 0;
+  for (std::size_t i = 0; i < segments_.size(); ++i)
+    if (division->divides(i)) state += parameters_[i].value.bytes() * static_cast<std::int64_t>(slots_.size());
+  if (!division->divides_any()) return void(work_ += why);
+  if (state < Division::least_state) return void(work_ += "less than 1 MiB of state could be divided");
+  division_ = division;
+  parameters_.set_division(division);
+  work_ = fmt::format("each of {} ranks updates a part of the weights and has the state of that part", division->ranks());
+}
+
+Tensor Optimizer::own(std::size_t i) const {
+  const auto& value = parameters_[i].value;
+  return division_ ? division_->own(i, value) : value;
+}
+
+Tensor Optimizer::own(std::size_t i, const Tensor& gradient) const {
+  if (!division_ || !division_->divides(i)) return gradient;
+  const auto rows = SummedRows::own(gradient);
+  return rows ? rows : division_->own(i, gradient);
+}
+
+std::vector<Tensor> Optimizer::own_values() const {
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < segments_.size(); ++i) values.push_back(own(i));
+  return values;
+}
+
+std::int64_t Optimizer::own_elements() const {
+  std::int64_t elements = 0;
+  for (const auto& value : own_values()) elements += value.elements();
+  return elements;
 }
 
 void Optimizer::set_learning_rate(double rate) {
@@ -92,10 +133,11 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
     const auto &p = parameters_[i].value, &g = gradients[i];
     require(g && g.type() == p.type() && g.device() == p.device(), "[optimizer] the gradient of {} is {}, the parameter {}",
             parameters_[i].name, g, p);
-    real = real && p.raw() && g.raw();
+    if (division_ && division_->divides(i)) real = real && p.device() != DeviceKind::dry;
+    else real = real && p.raw() && g.raw();
   }
   count_steps(steps_ + 1);
-  if (!real) return;  // the dry device
+  if (!real) return division_ ? step_without_elements(gradients) : void();
   for (const auto& p : parameters_.tensors()) p.storage()->note_write();
   if (!segments_.empty() && parameters_[0].value.device() == DeviceKind::cuda) {
     step_on_gpu(gradients, options);
@@ -103,24 +145,55 @@ void Optimizer::step(const Gradients& gradients, const StepOptions& options) {
   }
   double scale = options.scale;
   if (options.max_norm > 0) scale *= clip_of(gradients, scale, options.max_norm);
-  std::vector<UpdateSegment> all;
-  for (std::size_t i = 0; i < segments_.size(); ++i) all.push_back(segment_of(i, gradients, learning_rate_));
-  prepare(all, {.factor = scale});
-  detail::for_shares(
-      segments_.size(), elements_, [&](std::size_t s) { return segments_[s].first; },
-      [&](std::size_t s, std::int64_t begin, std::int64_t count) {
-        if (parameters_[s].frozen) return;
-        const auto dtype = parameters_[s].value.dtype();
-        update(dtype, detail::part_of(all[s], dtype, begin, count), {.factor = scale});
-      });
+  std::vector<UpdateSegment> all(segments_.size());
+  const auto fill = [&](std::span<const std::size_t> members) {
+    for (const auto i : members) all[i] = segment_of(i, gradients, learning_rate_);
+  };
+  const auto buckets = division_ ? std::span(division_->buckets()) : std::span<const std::vector<std::size_t>>();
+  if (needs_norms()) {
+    fill(whole_);
+    for (const auto& bucket : buckets) fill(bucket);
+    prepare(all, {.factor = scale});
+  }
+  if (!needs_norms()) fill(whole_);
+  update(whole_, all, {.factor = scale});
+  // A bucket's new weights travel while the next bucket is updated and the next step begins.
+  for (const auto& bucket : buckets) {
+    if (!needs_norms()) fill(bucket);
+    update(bucket, all, {.factor = scale});
+    division_->gather(bucket);
+  }
   tell(parameters_, steps_);
 }
 
+// On the dry device: only the messages.
+void Optimizer::step_without_elements(const Gradients& gradients) const {
+  for (const auto& bucket : division_->buckets()) {
+    for (const auto i : bucket) (void)own(i, gradients[i]);
+    division_->gather(bucket);
+  }
+  for (const auto& p : parameters_.tensors()) (void)p.raw();  // waits
+}
+
+void Optimizer::update(std::span<const std::size_t> members, std::span<const UpdateSegment> segments,
+                       const GradientScale& scale) const {
+  std::vector<std::int64_t> first{0};
+  for (const auto i : members) first.push_back(first.back() + segments[i].count);
+  detail::for_shares(
+      members.size(), first.back(), [&](std::size_t s) { return first[s]; },
+      [&](std::size_t s, std::int64_t begin, std::int64_t count) {
+        const auto i = members[s];
+        if (parameters_[i].frozen) return;
+        const auto dtype = parameters_[i].value.dtype();
+        update(dtype, detail::part_of(segments[i], dtype, begin, count), scale);
+      });
+}
+
 UpdateSegment Optimizer::segment_of(std::size_t i, const Gradients& gradients, double rate) const {
-  const auto& p = parameters_[i].value;
+  const auto p = own(i);
   UpdateSegment segment{.count = p.elements(),
                         .value = p.raw(),
-                        .gradient = gradients[i].raw(),
+                        .gradient = own(i, gradients[i]).raw(),
                         .state = {},
                         .rate = rate * segments_[i].learning_rate_factor,
                         .decay = segments_[i].weight_decay,
@@ -132,7 +205,7 @@ UpdateSegment Optimizer::segment_of(std::size_t i, const Gradients& gradients, d
 double Optimizer::clip_of(const Gradients& gradients, double scale, double max_norm) const {
   // Gradients from users need not have the layouts of their parameters.
   std::vector<Tensor> blocks;
-  for (std::size_t i = 0; i < gradients.size(); ++i) blocks.push_back(gradients[i].with_layout(parameters_[i].value.layout()));
+  for (std::size_t i = 0; i < gradients.size(); ++i) blocks.push_back(own(i, gradients[i]).with_layout(own(i).layout()));
   return clip_scale(std::abs(scale) * std::sqrt(squared_norm(Gradients(std::move(blocks)))), max_norm);
 }
 
@@ -173,7 +246,12 @@ std::vector<NamedTensor> Optimizer::state() const {
 
 void Optimizer::load_state(const std::vector<NamedTensor>& state, std::int64_t steps) {
   require(steps >= 0, "[optimizer] {} steps cannot have been made", steps);
-  detail::copy_named("optimizer", this->state(), state);
+  auto given = state;
+  for (std::size_t i = 0; division_ && i < segments_.size(); ++i)
+    for (auto& [name, value] : given)
+      if (value.type() == parameters_[i].value.type() && name.ends_with("/" + parameters_[i].name))
+        value = division_->own(i, value);
+  detail::copy_named("optimizer", this->state(), given);
   steps_ = steps;
   parameters_.set_step(steps);
 }
@@ -217,7 +295,9 @@ double local_squared_norm(std::span<const Tensor> gradients) {
 }  // namespace
 
 double squared_norm(const Gradients& gradients) {
-  const auto& tensors = gradients.tensors();
+  auto tensors = gradients.tensors();
+  for (auto& tensor : tensors)
+    if (auto rows = SummedRows::own(tensor)) tensor = std::move(rows);
   const auto groups = detail::block_groups(tensors);
   if (groups.size() == 1) return local_squared_norm(tensors);
   double total = 0;

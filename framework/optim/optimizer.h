@@ -37,6 +37,10 @@ class Optimizer {
   // Makes a step. `gradients`: one for each parameter, of its type.
   void step(const Gradients& gradients, const StepOptions& options = {});
 
+  // How the work is divided, in a few words: "each of 4 ranks updates a part of the weights and has the state of that part".
+  const std::string& work() const { return work_; }
+  std::int64_t own_elements() const;  // elements of parameters that this rank updates
+
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double rate);
   std::int64_t steps() const { return steps_; }
@@ -49,19 +53,21 @@ class Optimizer {
   }
   StepScalars scalars() const;
 
-  // For checkpoints: "momentum/PARAMETER" and so on. The tensors share the optimizer's memory and change with the next step.
+  // For checkpoints: "momentum/PARAMETER" and so on. The tensors share the optimizer's memory and change with the next step. Of a
+  // divided parameter it is this rank's rows, with their layout.
   std::vector<NamedTensor> state() const;
-  // Copies the result of state() of an equal optimizer, in any order.
+  // Copies the result of state() of an equal optimizer, in any order; whole tensors, too, where this one has rows.
   void load_state(const std::vector<NamedTensor>& state, std::int64_t steps);
 
  protected:
   static constexpr std::size_t max_slots = 2;
-  // `slots` names the state arrays; each has one element for each element of the parameters.
+  // `slots` names the state arrays; each has one element for each element of the parameters. `replicated`: see OptimizerOptions.
   Optimizer(Parameters& parameters, double learning_rate, double weight_decay, const std::vector<ParameterGroup>& groups,
-            std::vector<std::string> slots);
-  // Called before the updates of a step on the CPU, with each parameter as one segment: for numbers that need all elements of a
-  // parameter.
+            std::vector<std::string> slots, bool replicated);
+  // Called before the updates of a step on the CPU, with the elements of each parameter that this rank updates as one segment:
+  // for numbers that need all elements of a parameter. Not called if needs_norms() is false.
   virtual void prepare(std::span<UpdateSegment>, const GradientScale&) {}
+  virtual bool needs_norms() const { return false; }
   const Parameters& parameters() const { return parameters_; }
   // steps() already includes the current step. Called by several threads at once.
   virtual void update(DType dtype, const UpdateSegment& part, const GradientScale& scale) const = 0;
@@ -84,22 +90,32 @@ class Optimizer {
   void reduce_squares(std::span<const GpuGroup> groups, std::span<const Tensor> squares, const NormReduction& reduce) const;
 
  private:
+  // The elements of parameter `i` that this rank updates, and of its gradient, for whose sum it waits.
+  Tensor own(std::size_t i) const;
+  Tensor own(std::size_t i, const Tensor& gradient) const;
+  std::vector<Tensor> own_values() const;
   // The segment of parameter `i`, with `rate` times the factor of its group.
   UpdateSegment segment_of(std::size_t i, const Gradients& gradients, double rate) const;
+  // Updates these parameters, whose segments are at their places in `segments`.
+  void update(std::span<const std::size_t> members, std::span<const UpdateSegment> segments, const GradientScale& scale) const;
+  void divide(bool replicated);
+  void step_without_elements(const Gradients& gradients) const;
   void step_on_gpu(const Gradients& gradients, const StepOptions& options);
   // The factor that clips scaled gradients.
   double clip_of(const Gradients& gradients, double scale, double max_norm) const;
   struct Segment {
     double learning_rate_factor = 1, weight_decay = 0;
     std::array<Tensor, max_slots> state{};
-    std::int64_t first = 0;  // place of its first element among those of all parameters
   };
 
   Parameters& parameters_;
   double learning_rate_;
-  std::int64_t steps_ = 0, elements_ = 0;
+  std::int64_t steps_ = 0;
   std::vector<std::string> slots_;
   std::vector<Segment> segments_;
+  std::shared_ptr<const Division> division_;  // null: every rank makes all updates
+  std::string work_;
+  std::vector<std::size_t> whole_;  // the parameters that are not divided
 };
 
 // The optimizer of a rule. SGD, Adam and the others are such classes (in the folder rules, with their attributes).
@@ -112,6 +128,7 @@ class RuleOptimizer : public Optimizer {
  private:
   std::array<double, 2> corrections() const override;
   void prepare(std::span<UpdateSegment> segments, const GradientScale& scale) override;
+  bool needs_norms() const override { return HasTrustRatio<Rule>; }
   void update(DType dtype, const UpdateSegment& part, const GradientScale& scale) const override;
   void update_on_gpu(std::span<const GpuGroup> groups, const GradientScale& scale) const override;
   RuleOfStep<Rule> of_step(const GradientScale& scale) const;
@@ -125,14 +142,18 @@ MPIGRAD_OPTIMIZER_RULES(MPIGRAD_DECLARE_OPTIMIZER)
 // Options of command lines.
 struct OptimizerOptions {
   double learning_rate = 1e-3, momentum = 0, weight_decay = 0;  // momentum: only for optimizers_with_momentum()
+  // Several ranks that hold the same parameters divide the updates and the state among them, from 1 MiB of state on
+  // (framework/optim/division.h). With `replicated` every rank makes all updates and has all state.
+  bool replicated = false;
 };
 std::vector<std::string> optimizer_names();
 std::vector<std::string> optimizers_with_momentum();
 // The optimizer of that name, with defaults for all other attributes. Error: unknown name.
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, Parameters& parameters, const OptimizerOptions& options);
 
-// Sum of squares of all elements, in double; the same for any number of threads. For gradients in blocks (by their layouts) it
-// includes the blocks of all ranks, each once, and is collective if there are any. For tensors cut over ranks without a layout
+// Sum of squares of all elements, in double; the same for any number of threads. For gradients in blocks (by their layouts), and
+// for those of which each rank has summed its rows, it includes the blocks of all ranks, each once, and is collective if there
+// are any. For tensors cut over ranks without a layout
 // the caller sums over the ranks.
 double squared_norm(const Gradients& gradients);
 

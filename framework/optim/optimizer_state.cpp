@@ -63,16 +63,15 @@ UpdateSegment part_of(UpdateSegment segment, DType dtype, std::int64_t begin, st
   return segment;
 }
 
-std::vector<Tensor> state_arena(const Parameters& parameters) {
+std::vector<Tensor> state_arena(std::span<const Tensor> values) {
   constexpr std::int64_t alignment = 64;
   const auto rounded = [](std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
   std::map<DType, std::int64_t> bytes;
-  for (std::size_t i = 0; i < parameters.size(); ++i) bytes[parameters[i].value.dtype()] += rounded(parameters[i].value.bytes());
+  for (const auto& value : values) bytes[value.dtype()] += rounded(value.bytes());
   std::map<DType, std::shared_ptr<Storage>> arenas;
   std::map<DType, std::int64_t> offsets;
   std::vector<Tensor> result;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& value = parameters[i].value;
+  for (const auto& value : values) {
     auto& arena = arenas[value.dtype()];
     if (!arena) {
       arena = std::make_shared<Storage>(bytes[value.dtype()], value.device());

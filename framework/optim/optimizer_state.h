@@ -28,8 +28,8 @@ std::vector<BlockGroup> block_groups(std::span<const Tensor> tensors);
 // tensor. Collective among the ranks that hold blocks of a tensor.
 void sum_blocks(std::span<const Tensor> tensors, std::span<double> numbers);
 
-// One zeroed arena per element type, divided like the parameters; blocks have the layouts of their parameters.
-std::vector<Tensor> state_arena(const Parameters& parameters);
+// Zeros with the types, devices and layouts of these tensors, in one arena per element type.
+std::vector<Tensor> state_arena(std::span<const Tensor> values);
 void require_packed(const char* what, const Parameters& parameters);
 // Copies each tensor of `from` to the tensor of the same name in `to`. Errors: other names, types or devices; then nothing is
 // copied.

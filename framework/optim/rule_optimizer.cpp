@@ -19,7 +19,7 @@ void require_rule(bool condition, const char* message) { require(condition, "{}"
 
 template <class Rule>
 RuleOptimizer<Rule>::RuleOptimizer(Parameters& parameters, const typename Rule::Attributes& a)
-    : Optimizer(parameters, a.learning_rate, a.weight_decay, a.groups, Rule::of(a).states()), rule_(Rule::of(a)) {
+    : Optimizer(parameters, a.learning_rate, a.weight_decay, a.groups, Rule::of(a).states(), a.replicated), rule_(Rule::of(a)) {
   if constexpr (HasTrustRatio<Rule>) reduce_norms_ = a.reduce_norms;
 }
 
@@ -114,6 +114,7 @@ std::unique_ptr<Optimizer> make_optimizer(const std::string& name, Parameters& p
     typename Rule::Attributes attributes;
     attributes.learning_rate = options.learning_rate;
     attributes.weight_decay = options.weight_decay;
+    attributes.replicated = options.replicated;
     if constexpr (takes_momentum<Rule>) attributes.momentum = options.momentum;
     made = std::make_unique<RuleOptimizer<Rule>>(parameters, attributes);
   });

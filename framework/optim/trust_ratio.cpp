@@ -33,7 +33,7 @@ std::vector<double> Optimizer::sum_squares(std::span<const UpdateSegment> segmen
     squares[2 * part.parameter] += part.squares.weights;
     squares[2 * part.parameter + 1] += part.squares.step;
   }
-  detail::sum_blocks(parameters_.tensors(), squares);
+  detail::sum_blocks(own_values(), squares);
   if (reduce) reduce(parameters_, squares);
   return squares;
 }

@@ -11,7 +11,9 @@
 // take the parameter to be equal on all ranks.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +59,21 @@ struct GridShape {
   // Moves x from another grid of the same pipeline to this grid. Returns x unchanged if the two grids do not belong to one
   // pipeline.
   virtual Tensor brought(const Tensor& x) const;
+
+  // For values whose rows are divided among all ranks (framework/optim/division.h): all ranks of this grid as one axis, the same
+  // object in every call. Null for one rank, and without communicators.
+  virtual std::shared_ptr<const GridShape> in_line() const;
+  // Number of the communicator of all ranks (Communicator::number()); 0 without communicators.
+  virtual std::uint64_t number() const;
+  // Sum of `in` over all ranks, of which each rank gets counts[rank] elements; and all ranks' elements, counts[r] of rank r. They
+  // return at once, and the buffers are complete after the returned function. `in` may be this rank's part of the gathered `out`.
+  // Collective, in the same order on all ranks; Errors without communicators.
+  using Wait = std::function<void()>;
+  virtual Wait start_sum(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const;
+  virtual Wait start_gather(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const;
+  // Gathers and waits, apart from the started calls: a rank that calls it while the others do not waits until they do, and never
+  // gets another call's elements.
+  virtual void gather(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const;
 };
 
 // `same` and `share` are names of versions before 0.2, which 0.3 will remove.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 
 #include "framework/base/error.h"
@@ -84,10 +85,44 @@ void Storage::drop() {
   }
   release();
   dropped_ = true;
+  incomplete_ = true;
+}
+
+void Storage::complete() const {
+  if (dropped_) return restore();
+  {
+    static std::mutex allocating;  // not held while other ranks are awaited
+    const std::scoped_lock lock(allocating);
+    if (std::exchange(unallocated_, false)) allocate();
+  }
+  arrival_->finish(data_);
+  incomplete_ = false;
+}
+
+void Storage::await(std::shared_ptr<Arrival> arrival) {
+  arrival_ = std::move(arrival);
+  incomplete_ = true;
+}
+
+std::shared_ptr<Storage> Storage::arriving(std::int64_t bytes, DeviceKind device, std::shared_ptr<Arrival> arrival) {
+  auto storage = std::make_shared<Storage>(nullptr, bytes, device, nullptr);
+  storage->foreign_ = false, storage->unallocated_ = true;
+  storage->await(std::move(arrival));
+  return storage;
+}
+
+Storage::Storage(std::shared_ptr<Storage> whole, std::int64_t offset, std::int64_t bytes)
+    : data_(whole->data() ? whole->data() + offset : nullptr), bytes_(bytes), device_(whole->device()),
+      keep_alive_(std::move(whole)), part_(true) {}
+
+std::shared_ptr<Storage> Storage::alias() const {
+  auto storage = std::make_shared<Storage>(nullptr, bytes_, device_, keep_alive_);
+  storage->data_ = data_, storage->foreign_ = false, storage->part_ = true;
+  return storage;
 }
 
 void Storage::restore() const {
-  dropped_ = false;
+  dropped_ = incomplete_ = false;
   allocate();
   if (around_) {
     const auto before = recipe_->begin;
@@ -104,8 +139,9 @@ Storage::Storage(void* memory, std::int64_t bytes, DeviceKind device, std::share
       keep_alive_(std::move(keep_alive)) {}
 
 Storage::~Storage() {
+  if (part_) return;
   if (!foreign_) {
-    if (!dropped_) release();
+    if (!dropped_ && !unallocated_) release();
     return;
   }
   if (device_ != DeviceKind::cuda || !keep_alive_) return;

@@ -24,9 +24,29 @@ class Storage {
   // Memory that the caller owns. `keep_alive` is released with the last tensor; on a GPU the host first waits for the compute
   // stream. If it is not writable, Tensor::mutable_data() and optimizers refuse it.
   Storage(void* memory, std::int64_t bytes, DeviceKind device, std::shared_ptr<const void> keep_alive, bool writable = true);
+  // Bytes [offset, offset + bytes) of other storage, which they keep alive.
+  Storage(std::shared_ptr<Storage> whole, std::int64_t offset, std::int64_t bytes);
+  bool part() const { return part_; }
+  // Storage of the same memory, whose accesses do not wait for elements that arrive. Only of a part.
+  std::shared_ptr<Storage> alias() const;
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
+
+  // Elements that are still on their way to memory, such as weights that other ranks update.
+  class Arrival {
+   public:
+    virtual ~Arrival() = default;
+    // Waits for all elements and writes those that belong to `data`. Called by the first access to each storage that waits for
+    // this arrival, possibly by several threads at a time.
+    virtual void finish(std::byte* data) = 0;
+  };
+  // The next access calls arrival->finish(). Every reader gets its pointer from data(), and therefore the new elements.
+  void await(std::shared_ptr<Arrival> arrival);
+  // Storage whose memory is allocated by its first access, and filled by `arrival`.
+  static std::shared_ptr<Storage> arriving(std::int64_t bytes, DeviceKind device, std::shared_ptr<Arrival> arrival);
+  // The last one, also after it has finished.
+  const std::shared_ptr<Arrival>& arrival() const { return arrival_; }
 
   std::int64_t room() const { return room_; }
   // True for the first caller only.
@@ -36,7 +56,7 @@ class Storage {
   bool writable() const { return writable_; }
 
   std::byte* data() const {
-    if (dropped_) restore();
+    if (incomplete_.load(std::memory_order_acquire)) complete();
     return data_;
   }
   std::int64_t bytes() const { return bytes_; }
@@ -66,6 +86,7 @@ class Storage {
   void allocate() const;
   void release() const;
   void restore() const;
+  void complete() const;
 
   mutable std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0, room_ = 0;
@@ -74,9 +95,12 @@ class Storage {
   bool foreign_ = false, stand_in_ = false, writable_ = true;
   std::atomic<bool> room_claimed_{false};
   std::shared_ptr<const void> keep_alive_;
+  bool part_ = false;  // of the storage keep_alive_
   std::unique_ptr<Recipe> recipe_;
   std::shared_ptr<const void> beside_;
-  mutable bool dropped_ = false;
+  std::shared_ptr<Arrival> arrival_;
+  mutable std::atomic<bool> incomplete_{false};  // the next access must restore() dropped elements, or wait for those that arrive
+  mutable bool dropped_ = false, unallocated_ = false;
   mutable std::unique_ptr<std::byte[]> around_;  // of dropped memory: the bytes before and after the recipe's
 };
 

@@ -356,5 +356,16 @@ Tensor GridShape::sum_over(const std::vector<int>&, const Tensor& x) const {
 
 void GridShape::bring_together(std::string_view, std::vector<Tensor>&) const {}
 Tensor GridShape::brought(const Tensor& x) const { return x; }
+std::shared_ptr<const GridShape> GridShape::in_line() const { return nullptr; }
+std::uint64_t GridShape::number() const { return 0; }
+GridShape::Wait GridShape::start_sum(const Tensor& in, const Tensor&, std::span<const std::int64_t>) const {
+  fail("[grid] has no communicators, over which it could sum {}", in);
+}
+GridShape::Wait GridShape::start_gather(const Tensor& in, const Tensor&, std::span<const std::int64_t>) const {
+  fail("[grid] has no communicators, over which it could gather {}", in);
+}
+void GridShape::gather(const Tensor& in, const Tensor& out, std::span<const std::int64_t> counts) const {
+  start_gather(in, out, counts)();
+}
 
 }  // namespace mpigrad

@@ -119,6 +119,7 @@ Description describe(nn::Module& net, const Shape& input, const DescribeOptions&
     result.reduced_bytes = std::max(result.reduced_bytes, step.reduced_bytes);
     result.gathered_bytes = std::max(result.gathered_bytes, step.gathered_bytes);
     result.optimizer_bytes = std::max(result.optimizer_bytes, step.optimizer_bytes);
+    result.optimizer_work = step.optimizer_work;
     result.peak_bytes = std::max(result.peak_bytes, step.peak_bytes - others);
     if (g.stage > 1) add_to_stage(result, rank / (result.ranks / g.stage), step, step.peak_bytes - others);
   }
@@ -179,6 +180,7 @@ std::string to_string(const Description& d) {
   text += fmt::format("at most {} of tensors on a rank, {}\n", readable_bytes(d.peak_bytes),
                       d.optimizer_bytes > 0 ? fmt::format("{} of them the optimizer's", readable_bytes(d.optimizer_bytes))
                                             : std::string("no optimizer state"));
+  if (d.ranks > 1 && !d.optimizer_work.empty()) text += d.optimizer_work + "\n";
   if (d.ranks > 1)
     text +=
         fmt::format("at most {} sent by a rank, {} passed to reductions of gradients and statistics, {} to other collectives\n",

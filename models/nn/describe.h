@@ -52,6 +52,7 @@ struct Description {
   // of statistics), each counted once however many messages it takes; bytes contributed to the other collectives.
   std::int64_t sent_bytes = 0, reduced_bytes = 0, gathered_bytes = 0;
   std::int64_t optimizer_bytes = 0;  // the optimizer's state
+  std::string optimizer_work{};      // how its work is divided among ranks, in a few words
   std::int64_t peak_bytes = 0;       // tensors alive at once: parameters, optimizer state, activations, cotangents, gradients
 };
 

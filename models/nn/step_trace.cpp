@@ -199,6 +199,7 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
   const auto before = memory().current_bytes;
   const auto optimizer = options.optimizer ? options.optimizer(net.parameters()) : nullptr;
   result.optimizer_bytes = memory().current_bytes - before;
+  if (optimizer) result.optimizer_work = optimizer->work();
   reset_peak_memory(DeviceKind::dry);
   std::optional<Recorder> recorder;
   if (wanted.events) recorder.emplace(log, wanted.timer);
@@ -243,14 +244,15 @@ StepTrace trace_step(nn::Module& net, const Shape& part, const DescribeOptions& 
     recorder->end();
     result.events = std::move(recorder->events), result.edges = std::move(recorder->edges);
     recorder.reset();
-    // One pass that reads values, gradients and state, and writes values and state.
-    const auto values = static_cast<double>(result.parameter_bytes), state = static_cast<double>(result.optimizer_bytes);
+    // One pass over what this rank updates, that reads values, gradients and state, and writes values and state.
+    const auto own = optimizer ? optimizer->own_elements() : 0;
+    const auto values = static_cast<double>(own * size_of(options.dtype)), state = static_cast<double>(result.optimizer_bytes);
     if (optimizer)
       result.events.push_back({.op = "update",
                                .phase = StepEvent::Phase::update,
-                               .in = {{Shape{result.parameter_bytes / size_of(options.dtype)}, options.dtype}},
+                               .in = {{Shape{own}, options.dtype}},
                                .out = {},
-                               .flops = 2 * values / static_cast<double>(size_of(options.dtype)),
+                               .flops = 2 * static_cast<double>(own),
                                .bytes = 3 * values + 2 * state,
                                .calls = {}});
   }

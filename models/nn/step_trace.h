@@ -55,6 +55,7 @@ struct StepTrace {
   // As in Description, for this rank.
   std::int64_t sent_bytes = 0, reduced_bytes = 0, gathered_bytes = 0, optimizer_bytes = 0, peak_bytes = 0;
   std::int64_t parameter_bytes = 0;  // of this rank's parameters
+  std::string optimizer_work;        // Optimizer::work()
 };
 
 // Returns the seconds that an op takes on tensors of these types, which have no elements. Called in the middle of the step for

@@ -147,6 +147,8 @@ void add_training_keys(Keys& keys, Options& o) {
            "evaluated and "
            "written to weights.h5 and best.h5, checkpoints hold both; 0: no average")
       .instead_of("--average-weights");
+  keys.add("optimizer.replicated", o.optimizer_options.replicated,
+           "every rank updates all weights; otherwise ranks that hold the same weights divide the work, from 1 MiB of state on");
   keys.add("optimizer.freeze", o.freeze, "patterns of parameters that training does not change, such as \"encoder.*\"")
       .instead_of("--freeze");
   keys.add("schedule.epochs", o.training.fit.epochs, whole(0, most_epochs), "passes over the training set")
@@ -361,7 +363,7 @@ void warn(const Options& o, const std::set<std::string>& own, int rank) {
   if (o.describe) {
     effective.insert({"data.path", "grid.extents", "grid.boundaries", "grid.pipeline", "grid.layers", "grid.sharded_weights",
                       "schedule.batch", "schedule.accumulate", "precision.compute", "network.keep", "optimizer.name",
-                      "optimizer.momentum", "network.statistics"});
+                      "optimizer.momentum", "optimizer.replicated", "network.statistics"});
     tool::warn_of_no_effect(o.given, effective, "--describe", rank);
     return;
   }

@@ -2,10 +2,14 @@
 // MPI requests under way.
 
 #include <array>
+#include <deque>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/transport/mpi/call.h"
+#include "framework/tensor/storage.h"
 
 namespace mpigrad::mpi {
 
@@ -15,9 +19,13 @@ class Requests final : public PendingWork {
   Requests(std::string_view call, int rank, DType type, std::span<const Message> receives)
       : call_(call), rank_(rank), type_(type), receives_(receives.begin(), receives.end()) {}
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+  MPI_Request& last() { return requests_.back(); }
+  std::string_view call() const { return call_; }
   // Kept until the end, because MPI reads them.
-  std::vector<Layout> layouts;
+  std::deque<Layout> layouts;
+  std::function<void(std::size_t i)> arrived{};  // called after the i-th request, in order; may be empty
   std::vector<std::byte> copy;
+  std::shared_ptr<Storage> blocks;    // of other ranks
   std::array<std::byte, 16> spare{};  // one element of any type
   std::int64_t bytes = 0;             // number of bytes moved
 
@@ -31,6 +39,7 @@ class Requests final : public PendingWork {
     for (std::size_t i = 0; i < requests.size(); ++i)
       if (const int one = mpi::wait(requests[i], statuses[i], bytes); code == MPI_SUCCESS && one != MPI_SUCCESS)
         code = one, failed = i;
+      else if (arrived && code == MPI_SUCCESS) arrived(i);
     int error = MPI_SUCCESS;
     if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
     if (error == MPI_ERR_TRUNCATE && failed < receives_.size()) {

@@ -44,6 +44,7 @@ struct AdamMoments {
 struct AdamAttributes {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   std::vector<ParameterGroup> groups{};
+  bool replicated = false;  // see OptimizerOptions
 };
 
 // g <- g + weight_decay p;  m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;
@@ -72,6 +73,7 @@ using Adam = RuleOptimizer<AdamRule>;
 struct AdamWAttributes {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 1e-2;
   std::vector<ParameterGroup> groups{};
+  bool replicated = false;  // see OptimizerOptions
 };
 
 // Adam with decoupled decay: p <- (1 - rate weight_decay) p, and g is not changed.

@@ -10,6 +10,7 @@ struct LambAttributes {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, weight_decay = 1e-2;
   std::vector<ParameterGroup> groups{};
   NormReduction reduce_norms{};
+  bool replicated = false;  // see OptimizerOptions
 };
 
 // You et al. 2020:

@@ -17,6 +17,7 @@ struct LarsAttributes {
   double epsilon = 0;   // added to the denominator of the ratio
   std::vector<ParameterGroup> groups{};
   NormReduction reduce_norms{};
+  bool replicated = false;  // see OptimizerOptions
 };
 
 // You, Gitman and Ginsburg 2017:

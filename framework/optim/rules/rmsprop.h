@@ -11,6 +11,7 @@ struct RmspropAttributes {
   double smoothing = 0.99;  // decay of the mean square; alpha in PyTorch
   double epsilon = 1e-8, momentum = 0, weight_decay = 0;
   std::vector<ParameterGroup> groups{};
+  bool replicated = false;  // see OptimizerOptions
 };
 
 // g <- g + weight_decay p;  s <- smoothing s + (1 - smoothing) g^2;  d = g / (sqrt(s) + epsilon);

@@ -4,7 +4,7 @@
 //
 // An optimizer is one rule, a struct of the numbers that stay the same from step to step, with
 //
-//     Attributes                  set by users: learning_rate, weight_decay, groups and those of the rule
+//     Attributes                  set by users: learning_rate, weight_decay, groups, replicated and those of the rule
 //   name                        its name on command lines
 //   takes_momentum              optional: it uses the momentum of the command line
 //   of(attributes)              makes the rule; Error: wrong attributes

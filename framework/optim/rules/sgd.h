@@ -11,6 +11,7 @@ struct SGDAttributes {
   bool nesterov = false;
   double weight_decay = 0;
   std::vector<ParameterGroup> groups{};
+  bool replicated = false;  // see OptimizerOptions
 };
 
 // g <- g + weight_decay p;  v <- momentum v + g;  p <- p - rate v, with Nesterov's rule p - rate (g + momentum v)

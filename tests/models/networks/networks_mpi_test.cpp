@@ -26,6 +26,7 @@
 #include "tests/models/networks/network_training.h"
 #include "tests/models/networks/split_networks.h"
 #include "tests/models/nn/pipelined.h"
+#include "tests/models/train/divided_training.h"
 #include "tests/support/distributed.h"
 #include "tests/support/errors.h"
 #include "tests/support/gradient_check.h"
@@ -42,6 +43,23 @@ std::vector<GridExtents> grids_of(int ranks) {
     case 4: return {{.depth = 2, .height = 2}, {.sample = 2, .width = 2}};
     default: return {{.depth = ranks}, {.width = ranks}};
   }
+}
+
+// An optimizer whose work the ranks divide: the same weights as with one that is not divided.
+void check_divided_optimizer(const Communicator& world) {
+  for (const bool clips : {false, true}) {
+    const divided::Case c{.clip = clips ? 0.05 : 0};
+    const auto own = divided::Training(world, c, false).run(0, 3), whole = divided::Training(world, c, true).run(0, 3);
+    double largest = 0;
+    for (std::size_t i = 0; i < own.parameters.size(); ++i)
+      for (std::size_t j = 0; j < own.parameters[i].size(); ++j)
+        largest = std::max(largest, std::abs(own.parameters[i][j] - whole.parameters[i][j]));
+    // Both add up two ranks in one order; of more, MPI chooses the order of an allreduce.
+    require(largest <= (clips || world.size() > 2 ? 1e-4 : 0), "[networks] the divided optimizer's weights are off by {}",
+            largest);
+    require(own.work.starts_with("each of") == (world.size() > 1), "[networks] {}", own.work);
+  }
+  if (world.rank() == 0) std::printf("ok: a divided optimizer, %d ranks\n", world.size()), std::fflush(stdout);
 }
 
 template <class Run>
@@ -250,6 +268,7 @@ int main(int argc, char** argv) {
     check_mixed(world);
     check_pipelines(world);
     check_simulation(world);
+    check_divided_optimizer(world);
     check(world, "CosmoFlow", CosmoFlowRun{.options = {.filters = 2}, .batch = 3, .steps = 2});
     check(world, "CosmoFlow with batch norm",
           CosmoFlowRun{.options = {.batch_norm = true, .filters = 2}, .batch = 4, .steps = 2});

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "examples/studies/plan/planner/formulas/collective_cost.h"
+#include "framework/optim/division.h"
 
 namespace mpigrad::planner {
 namespace {
@@ -57,6 +58,8 @@ Estimate::Result Estimate::of(const Choice& choice) const {
   for (int a = 0; a < 3; ++a)
     if (axes[a] > 1) near[a] = at_level(farthest_level(machine_, g, 0, strides[a]));
   const auto channels = link(parts), far = link(ranks);
+  // As Division does; weights in blocks are not divided.
+  const bool divided = parts == 1 && ranks > 1 && whole_.optimizer_bytes >= Division::least_state;
   Result result;
   double backward = 0, work = 0;
   for (const auto& [at, of, product, needs] : works_) {
@@ -64,7 +67,8 @@ Estimate::Result Estimate::of(const Choice& choice) const {
     const auto& shape = *of;
     double share = event.phase == StepEvent::Phase::update ? 1 : part_of(shape, g);
     if (product || event.phase == StepEvent::Phase::update) share /= parts;
-    if (event.phase == StepEvent::Phase::update && choice.sharded_weights) share /= static_cast<double>(ranks) / parts;
+    if (event.phase == StepEvent::Phase::update && (choice.sharded_weights || divided))
+      share /= static_cast<double>(ranks) / parts;
     const double seconds = ops_.roof(needs, share);
     work += seconds;
     if (event.phase == StepEvent::Phase::backward) backward += seconds;
@@ -98,7 +102,9 @@ Estimate::Result Estimate::of(const Choice& choice) const {
     result.seconds += machine_.overlaps ? std::max(0.0, reduction - backward) : reduction;
   }
   const double state = static_cast<double>(whole_.parameter_bytes + whole_.optimizer_bytes);
-  const double own = state / (choice.sharded_weights ? ranks : parts);
+  const double own = divided && !choice.sharded_weights
+                         ? static_cast<double>(whole_.parameter_bytes) + static_cast<double>(whole_.optimizer_bytes) / ranks
+                         : state / (choice.sharded_weights ? ranks : parts);
   const double activations = std::max(0.0, static_cast<double>(whole_.peak_bytes) - state);
   // With recomputation a network keeps about 0.4 of its activations.
   result.bytes = own + activations * part_of({options_.batch, whole_.layers.empty() ? 1 : 1 << 20, 1 << 20, 1 << 20, 1}, g) *
