@@ -32,7 +32,7 @@ namespace ops {
 
 struct BiasActivation {
   scalar::Fused fused{};
-  static constexpr OpTraits traits() { return {.name = "bias_activation", .keeps_outputs = 1}; }
+  static constexpr OpTraits traits() { return {.name = "bias_activation", .keeps_outputs = 1, .takes_half = true}; }
   unsigned kept_outputs() const { return fused.is_none() ? 0 : 1; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -45,7 +45,7 @@ struct BiasActivation {
 struct BiasActivationAdjoint {
   scalar::Fused fused{};
   bool in_place = false;  // h takes the memory of g
-  static constexpr OpTraits traits() { return {.name = "bias_activation_adjoint", .keeps_inputs = 2}; }
+  static constexpr OpTraits traits() { return {.name = "bias_activation_adjoint", .keeps_inputs = 2, .takes_half = true}; }
   Types infer(Inputs in) const;
   Tensor reuse(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

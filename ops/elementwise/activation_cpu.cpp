@@ -9,18 +9,18 @@ namespace mpigrad::ops {
 
 void BiasActivation::run(Cpu, Inputs in, Outputs out) const {
   const auto rows = rows_of(in[0]);
-  visit_floating(in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    cpu::bias_activation(rows.count, rows.length, in[0].data<T>(), in[1].data<T>(), fused, out[0].mutable_data<T>());
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using E = decltype(zero);
+    cpu::bias_activation(rows.count, rows.length, in[0].data<E>(), in[1].data<E>(), fused, out[0].mutable_data<E>());
   });
 }
 
 void BiasActivationAdjoint::run(Cpu, Inputs in, Outputs out) const {
   const auto rows = rows_of(in[0]);
-  visit_floating(in[0].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    cpu::bias_activation_adjoint(rows.count, rows.length, in[0].data<T>(), in[1].data<T>(), fused, out[0].mutable_data<T>(),
-                                 out[1].mutable_data<T>());
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
+    using E = decltype(zero);
+    cpu::bias_activation_adjoint(rows.count, rows.length, in[0].data<E>(), in[1].data<E>(), fused, out[0].mutable_data<E>(),
+                                 out[1].mutable_data<E>());
   });
 }
 

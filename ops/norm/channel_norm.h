@@ -43,7 +43,9 @@ ChannelRows channel_rows(const Tensor& x, bool per_sample);
 // mean = sum x / n, M2 = sum (x - mean)^2;  xbar = meanbar / n + 2 (x - mean) M2bar
 struct ChannelMoments {
   bool per_sample = false;
-  static constexpr OpTraits traits() { return {.name = "channel_moments", .keeps_inputs = 1, .keeps_outputs = 1}; }
+  static constexpr OpTraits traits() {
+    return {.name = "channel_moments", .keeps_inputs = 1, .keeps_outputs = 1, .takes_half = true};
+  }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -54,7 +56,7 @@ struct ChannelMoments {
 // bbar = sum zbar,  mbar = -a bbar
 struct ChannelAffine {
   scalar::Fused fused{};
-  static constexpr OpTraits traits() { return {.name = "channel_affine", .keeps_inputs = 7}; }
+  static constexpr OpTraits traits() { return {.name = "channel_affine", .keeps_inputs = 7, .takes_half = true}; }
   unsigned kept_outputs() const { return fused.is_none() ? 0 : 1; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
@@ -64,7 +66,9 @@ struct ChannelAffine {
 
 // s = sum g,  d = sum g (x - m);  gbar = sbar + dbar (x - m),  xbar = g dbar,  mbar = -dbar s
 struct ChannelDots {
-  static constexpr OpTraits traits() { return {.name = "channel_dots", .keeps_inputs = 7, .keeps_outputs = 1}; }
+  static constexpr OpTraits traits() {
+    return {.name = "channel_dots", .keeps_inputs = 7, .keeps_outputs = 1, .takes_half = true};
+  }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -77,7 +81,7 @@ struct ChannelDots {
 struct NormAdjoint {
   scalar::Fused fused{};
   bool in_place = false;
-  static constexpr OpTraits traits() { return {.name = "norm_adjoint", .differentiable = false}; }
+  static constexpr OpTraits traits() { return {.name = "norm_adjoint", .differentiable = false, .takes_half = true}; }
   Types infer(Inputs in) const;
   Tensor reuse(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;

@@ -1,12 +1,15 @@
 // Per-channel statistics and affine maps of rows of channels. The partition of rows into blocks depends only on their number, and
-// blocks are combined in order: the result does not depend on the number of threads.
+// blocks are combined in order: the result does not depend on the number of threads. 16-bit elements are widened and rounded in
+// registers.
 
 #include <algorithm>
 #include <vector>
 
 #include "framework/base/target_clones.h"
+#include "framework/tensor/half.h"
 #include "ops/elementwise/scalar.h"
 #include "ops/kernel/channel_rows.h"
+#include "ops/kernel/element_types.h"
 #include "ops/kernel/parallel_errors.h"
 #include "ops/kernel/parts.h"
 #include "ops/kernel/problems.h"
@@ -31,14 +34,14 @@ Blocks blocks_of(std::int64_t rows, std::int64_t channels) {
   return b;
 }
 
-template <class T>
-MPIGRAD_BODY void add_rows_body(std::int64_t rows, std::int64_t channels, const T* __restrict x, double* __restrict sum) {
+template <class E>
+MPIGRAD_BODY void add_rows_body(std::int64_t rows, std::int64_t channels, const E* __restrict x, double* __restrict sum) {
   for (std::int64_t r = 0; r < rows; ++r, x += channels)
     for (std::int64_t c = 0; c < channels; ++c) sum[c] += static_cast<double>(x[c]);
 }
 
-template <class T>
-MPIGRAD_BODY void add_squares_body(std::int64_t rows, std::int64_t channels, const T* __restrict x, const double* __restrict mean,
+template <class E>
+MPIGRAD_BODY void add_squares_body(std::int64_t rows, std::int64_t channels, const E* __restrict x, const double* __restrict mean,
                                    double* __restrict m2) {
   for (std::int64_t r = 0; r < rows; ++r, x += channels)
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -47,9 +50,9 @@ MPIGRAD_BODY void add_squares_body(std::int64_t rows, std::int64_t channels, con
     }
 }
 
-template <class T>
-MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const T* __restrict g, const T* __restrict x,
-                                const T* __restrict m, double* __restrict sum, double* __restrict dot) {
+template <class E>
+MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const E* __restrict g, const E* __restrict x,
+                                const Computed<E>* __restrict m, double* __restrict sum, double* __restrict dot) {
   for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels)
     for (std::int64_t c = 0; c < channels; ++c) {
       const double gc = static_cast<double>(g[c]);
@@ -59,94 +62,101 @@ MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const 
 }
 
 // h = g, or factor g where (x - m) a + b <= 0.
-template <class T>
-MPIGRAD_BODY void add_norm_dots_body(std::int64_t rows, std::int64_t channels, const T* __restrict g, const T* __restrict x,
-                                     const NormOfChannels<T>& of, double* __restrict sum, double* __restrict dot) {
+template <class E>
+MPIGRAD_BODY void add_norm_dots_body(std::int64_t rows, std::int64_t channels, const E* __restrict g, const E* __restrict x,
+                                     const NormOfChannels<Computed<E>>& of, double* __restrict sum, double* __restrict dot) {
+  using T = Computed<E>;
   const T *m = of.m, *a = of.a, *b = of.b, factor = static_cast<T>(of.fused.factor);
   for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels)
     for (std::int64_t c = 0; c < channels; ++c) {
-      const T h = (x[c] - m[c]) * a[c] + b[c] <= 0 ? factor * g[c] : g[c];
+      const T xc = x[c], gc = g[c], h = (xc - m[c]) * a[c] + b[c] <= 0 ? factor * gc : gc;
       sum[c] += static_cast<double>(h);
-      dot[c] += static_cast<double>(h) * (static_cast<double>(x[c]) - static_cast<double>(m[c]));
+      dot[c] += static_cast<double>(h) * (static_cast<double>(xc) - static_cast<double>(m[c]));
     }
 }
 
 // gx = a h + p (x - m) + q
-template <class T>
-MPIGRAD_BODY void norm_input_body(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of,
-                                  const T* p, const T* q, T* gx) {
+template <class E>
+MPIGRAD_BODY void norm_input_body(std::int64_t rows, std::int64_t channels, const E* g, const E* x,
+                                  const NormOfChannels<Computed<E>>& of, const Computed<E>* p, const Computed<E>* q, E* gx) {
+  using T = Computed<E>;
   const T *m = of.m, *a = of.a, *b = of.b, factor = static_cast<T>(of.fused.factor);
   for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels, gx += channels)
 #pragma omp simd
     for (std::int64_t c = 0; c < channels; ++c) {
-      const T d = x[c] - m[c], h = d * a[c] + b[c] <= 0 ? factor * g[c] : g[c];
-      gx[c] = a[c] * h + (p[c] * d + q[c]);
+      const T xc = x[c], gc = g[c], d = xc - m[c], h = d * a[c] + b[c] <= 0 ? factor * gc : gc;
+      store(gx + c, a[c] * h + (p[c] * d + q[c]));
     }
 }
 
-template <class T>
-MPIGRAD_BODY void affine_body(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,
-                              scalar::Fused fused, T* y) {
+template <class E>
+MPIGRAD_BODY void affine_body(std::int64_t rows, std::int64_t channels, const E* x, const Computed<E>* m, const Computed<E>* a,
+                              const Computed<E>* b, scalar::Fused fused, E* y) {
+  using T = Computed<E>;
   const scalar::LeakyRelu f{fused};
   for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
     if (fused.is_none()) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) y[c] = (x[c] - m[c]) * a[c] + b[c];
+      for (std::int64_t c = 0; c < channels; ++c) store(y + c, (T{x[c]} - m[c]) * a[c] + b[c]);
     } else {
 #pragma omp simd
-      for (std::int64_t c = 0; c < channels; ++c) y[c] = f((x[c] - m[c]) * a[c] + b[c]);
+      for (std::int64_t c = 0; c < channels; ++c) store(y + c, f((T{x[c]} - m[c]) * a[c] + b[c]));
     }
   }
 }
 
-template <class T>
-MPIGRAD_BODY void leaky_bias_body(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused,
-                                  T* y) {
+template <class E>
+MPIGRAD_BODY void leaky_bias_body(std::int64_t rows, std::int64_t channels, const E* x, const E* bias, scalar::Fused fused,
+                                  E* y) {
+  using T = Computed<E>;
   const scalar::LeakyRelu f{fused};
   for (std::int64_t r = 0; r < rows; ++r, x += channels, y += channels)
 #pragma omp simd
-    for (std::int64_t c = 0; c < channels; ++c) y[c] = f(x[c] + bias[c]);
+    for (std::int64_t c = 0; c < channels; ++c) store(y + c, f(T{x[c]} + T{bias[c]}));
 }
 
-template <class T>
-MPIGRAD_BODY void leaky_adjoint_body(std::int64_t n, const T* g, const T* __restrict y, scalar::Fused fused, T* inner) {
+template <class E>
+MPIGRAD_BODY void leaky_adjoint_body(std::int64_t n, const E* g, const E* __restrict y, scalar::Fused fused, E* inner) {
+  using T = Computed<E>;
   const scalar::LeakyReluAdjoint f{fused};
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) inner[i] = f(g[i], y[i]);
+  for (std::int64_t i = 0; i < n; ++i) store(inner + i, f(T{g[i]}, T{y[i]}));
 }
 
-#define MPIGRAD_CHANNEL_ROWS(T)                                                                                                 \
-  MPIGRAD_CLONES void add_rows(std::int64_t rows, std::int64_t channels, const T* x, double* sum) {                             \
+#define MPIGRAD_CHANNEL_ROWS(E, T)                                                                                              \
+  MPIGRAD_CLONES void add_rows(std::int64_t rows, std::int64_t channels, const E* x, double* sum) {                             \
     add_rows_body(rows, channels, x, sum);                                                                                      \
   }                                                                                                                             \
-  MPIGRAD_CLONES void add_squares(std::int64_t rows, std::int64_t channels, const T* x, const double* mean, double* m2) {       \
+  MPIGRAD_CLONES void add_squares(std::int64_t rows, std::int64_t channels, const E* x, const double* mean, double* m2) {       \
     add_squares_body(rows, channels, x, mean, m2);                                                                              \
   }                                                                                                                             \
-  MPIGRAD_CLONES void add_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, double* sum,       \
+  MPIGRAD_CLONES void add_dots(std::int64_t rows, std::int64_t channels, const E* g, const E* x, const T* m, double* sum,       \
                                double* dot) {                                                                                   \
     add_dots_body(rows, channels, g, x, m, sum, dot);                                                                           \
   }                                                                                                                             \
-  MPIGRAD_CLONES void add_norm_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x,                           \
+  MPIGRAD_CLONES void add_norm_dots(std::int64_t rows, std::int64_t channels, const E* g, const E* x,                           \
                                     const NormOfChannels<T>& of, double* sum, double* dot) {                                    \
     add_norm_dots_body(rows, channels, g, x, of, sum, dot);                                                                     \
   }                                                                                                                             \
-  MPIGRAD_CLONES void norm_input(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of, \
-                                 const T* p, const T* q, T* gx) {                                                               \
+  MPIGRAD_CLONES void norm_input(std::int64_t rows, std::int64_t channels, const E* g, const E* x, const NormOfChannels<T>& of, \
+                                 const T* p, const T* q, E* gx) {                                                               \
     norm_input_body(rows, channels, g, x, of, p, q, gx);                                                                        \
   }                                                                                                                             \
-  MPIGRAD_CLONES void affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b,          \
-                             scalar::Fused fused, T* y) {                                                                       \
+  MPIGRAD_CLONES void affine(std::int64_t rows, std::int64_t channels, const E* x, const T* m, const T* a, const T* b,          \
+                             scalar::Fused fused, E* y) {                                                                       \
     affine_body(rows, channels, x, m, a, b, fused, y);                                                                          \
   }                                                                                                                             \
-  MPIGRAD_CLONES void leaky_bias(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused,      \
-                                 T* y) {                                                                                        \
+  MPIGRAD_CLONES void leaky_bias(std::int64_t rows, std::int64_t channels, const E* x, const E* bias, scalar::Fused fused,      \
+                                 E* y) {                                                                                        \
     leaky_bias_body(rows, channels, x, bias, fused, y);                                                                         \
   }                                                                                                                             \
-  MPIGRAD_CLONES void leaky_adjoint(std::int64_t n, const T* g, const T* y, scalar::Fused fused, T* inner) {                    \
+  MPIGRAD_CLONES void leaky_adjoint(std::int64_t n, const E* g, const E* y, scalar::Fused fused, E* inner) {                    \
     leaky_adjoint_body(n, g, y, fused, inner);                                                                                  \
   }
-MPIGRAD_CHANNEL_ROWS(float)
-MPIGRAD_CHANNEL_ROWS(double)
+MPIGRAD_CHANNEL_ROWS(float, float)
+MPIGRAD_CHANNEL_ROWS(double, double)
+MPIGRAD_CHANNEL_ROWS(BFloat16, float)
+MPIGRAD_CHANNEL_ROWS(Float16, float)
 #undef MPIGRAD_CHANNEL_ROWS
 
 // Chan et al.: merges (other_count, other_mean, other_m2) into (count, mean, m2).
@@ -163,8 +173,9 @@ void join_moments(std::int64_t channels, double& count, double* mean, double* m2
 
 }  // namespace
 
-template <class T>
-void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* mean, T* m2) {
+template <class E>
+void channel_moments(std::int64_t rows, std::int64_t channels, const E* x, Computed<E>* mean, Computed<E>* m2) {
+  using T = Computed<E>;
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * 2 * channels), 0.0);
   double* parts = partial.data();
@@ -202,9 +213,9 @@ void channel_moments(std::int64_t rows, std::int64_t channels, const T* x, T* me
   }
 }
 
-template <class T>
-void channel_affine(std::int64_t rows, std::int64_t channels, const T* x, const T* m, const T* a, const T* b, scalar::Fused fused,
-                    T* y) {
+template <class E>
+void channel_affine(std::int64_t rows, std::int64_t channels, const E* x, const Computed<E>* m, const Computed<E>* a,
+                    const Computed<E>* b, scalar::Fused fused, E* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
   cpu::for_parts(chunks, chunks > 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
@@ -235,8 +246,10 @@ std::vector<double> added_up(std::int64_t rows, std::int64_t channels, const F& 
 
 }  // namespace
 
-template <class T>
-void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const T* m, T* sums, T* dots) {
+template <class E>
+void channel_dots(std::int64_t rows, std::int64_t channels, const E* g, const E* x, const Computed<E>* m, Computed<E>* sums,
+                  Computed<E>* dots) {
+  using T = Computed<E>;
   const auto found = added_up(rows, channels, [&](std::int64_t n, std::int64_t first, double* sum, double* dot) {
     add_dots(n, channels, g + first * channels, x + first * channels, m, sum, dot);
   });
@@ -244,9 +257,10 @@ void channel_dots(std::int64_t rows, std::int64_t channels, const T* g, const T*
   std::transform(found.begin() + channels, found.end(), dots, [](double v) { return static_cast<T>(v); });
 }
 
-template <class T>
-void norm_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* x, const NormOfChannels<T>& of, T* gx, T* sums,
-                  T* dots) {
+template <class E>
+void norm_adjoint(std::int64_t rows, std::int64_t channels, const E* g, const E* x, const NormOfChannels<Computed<E>>& of, E* gx,
+                  Computed<E>* sums, Computed<E>* dots) {
+  using T = Computed<E>;
   const auto found = added_up(rows, channels, [&](std::int64_t n, std::int64_t first, double* sum, double* dot) {
     add_norm_dots(n, channels, g + first * channels, x + first * channels, of, sum, dot);
   });
@@ -267,8 +281,8 @@ void norm_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T*
   });
 }
 
-template <class T>
-void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const T* bias, scalar::Fused fused, T* y) {
+template <class E>
+void bias_activation(std::int64_t rows, std::int64_t channels, const E* x, const E* bias, scalar::Fused fused, E* y) {
   const std::int64_t chunk = blocks_of(rows, channels).chunk, chunks = ceil_div(rows, chunk);
   cpu::for_parts(chunks, chunks > 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
@@ -277,9 +291,9 @@ void bias_activation(std::int64_t rows, std::int64_t channels, const T* x, const
 }
 
 // A chunk is summed while it is in the cache.
-template <class T>
-void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* g, const T* y, scalar::Fused fused, T* inner,
-                             T* sums) {
+template <class E>
+void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const E* g, const E* y, scalar::Fused fused, E* inner,
+                             E* sums) {
   const Blocks blocks = blocks_of(rows, channels);
   std::vector<double> partial(static_cast<std::size_t>((blocks.count + 1) * channels), 0.0);
   double* parts = partial.data();
@@ -295,24 +309,19 @@ void bias_activation_adjoint(std::int64_t rows, std::int64_t channels, const T* 
   });
   for (std::int64_t b = 1; b <= blocks.count; ++b)
     for (std::int64_t c = 0; c < channels; ++c) parts[c] += parts[b * channels + c];
-  for (std::int64_t c = 0; c < channels; ++c) sums[c] = static_cast<T>(parts[c]);
+  for (std::int64_t c = 0; c < channels; ++c) sums[c] = static_cast<E>(parts[c]);
 }
 
-template void bias_activation(std::int64_t, std::int64_t, const float*, const float*, scalar::Fused, float*);
-template void bias_activation(std::int64_t, std::int64_t, const double*, const double*, scalar::Fused, double*);
-template void bias_activation_adjoint(std::int64_t, std::int64_t, const float*, const float*, scalar::Fused, float*, float*);
-template void bias_activation_adjoint(std::int64_t, std::int64_t, const double*, const double*, scalar::Fused, double*, double*);
-template void channel_moments(std::int64_t, std::int64_t, const float*, float*, float*);
-template void channel_moments(std::int64_t, std::int64_t, const double*, double*, double*);
-template void channel_affine(std::int64_t, std::int64_t, const float*, const float*, const float*, const float*, scalar::Fused,
-                             float*);
-template void channel_affine(std::int64_t, std::int64_t, const double*, const double*, const double*, const double*,
-                             scalar::Fused, double*);
-template void norm_adjoint(std::int64_t, std::int64_t, const float*, const float*, const NormOfChannels<float>&, float*, float*,
-                           float*);
-template void norm_adjoint(std::int64_t, std::int64_t, const double*, const double*, const NormOfChannels<double>&, double*,
-                           double*, double*);
-template void channel_dots(std::int64_t, std::int64_t, const float*, const float*, const float*, float*, float*);
-template void channel_dots(std::int64_t, std::int64_t, const double*, const double*, const double*, double*, double*);
+#define MPIGRAD_MAKE(E)                                                                                                          \
+  template void bias_activation(std::int64_t, std::int64_t, const E*, const E*, scalar::Fused, E*);                              \
+  template void bias_activation_adjoint(std::int64_t, std::int64_t, const E*, const E*, scalar::Fused, E*, E*);                  \
+  template void channel_moments(std::int64_t, std::int64_t, const E*, Computed<E>*, Computed<E>*);                               \
+  template void channel_affine(std::int64_t, std::int64_t, const E*, const Computed<E>*, const Computed<E>*, const Computed<E>*, \
+                               scalar::Fused, E*);                                                                               \
+  template void norm_adjoint(std::int64_t, std::int64_t, const E*, const E*, const NormOfChannels<Computed<E>>&, E*,             \
+                             Computed<E>*, Computed<E>*);                                                                        \
+  template void channel_dots(std::int64_t, std::int64_t, const E*, const E*, const Computed<E>*, Computed<E>*, Computed<E>*);
+MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::cpu

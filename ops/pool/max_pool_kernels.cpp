@@ -1,8 +1,13 @@
 // Maximum pooling with the position of the maximum, and the two linear maps defined by this position.
 
 #include <limits>
+#include <memory>
 
 #include "framework/base/target_clones.h"
+#include "framework/tensor/half_rows.h"
+#include "ops/kernel/computed.h"
+#include "ops/kernel/element_types.h"
+#include "ops/kernel/parallel_errors.h"
 #include "ops/kernel/parts.h"
 #include "ops/kernel/problems.h"
 #include "ops/pool/pool_kernels.h"
@@ -14,36 +19,34 @@ namespace {
 constexpr std::int64_t parallel_from = 1 << 12;  // elements; below this a second thread costs more than it saves
 
 // A value becomes the maximum if there is none yet, if it is larger, or if it is the first NaN.
-template <class T>
-MPIGRAD_BODY void max_row_body(std::int64_t channels, std::int32_t tap, const T* __restrict x, T* __restrict best,
+template <class E>
+MPIGRAD_BODY void max_row_body(std::int64_t channels, std::int32_t tap, const E* __restrict x, E* __restrict best,
                                std::int32_t* __restrict winner) {
   for (std::int64_t c = 0; c < channels; ++c) {
-    const T v = x[c], b = best[c];
+    const Computed<E> v = x[c], b = best[c];
     const bool take = (winner[c] < 0) | (v > b) | ((v != v) & (b == b));
-    best[c] = take ? v : b;
+    best[c] = take ? x[c] : best[c];
     winner[c] = take ? tap : winner[c];
   }
 }
 
 // gx[c] += gy[c] where this tap won; y[c] is x[c] where this tap won.
-template <class T>
-MPIGRAD_BODY void scatter_row_body(std::int64_t channels, std::int32_t tap, const T* __restrict gy,
-                                   const std::int32_t* __restrict winner, T* __restrict gx) {
-  for (std::int64_t c = 0; c < channels; ++c) gx[c] += winner[c] == tap ? gy[c] : T{0};
+template <class E>
+MPIGRAD_BODY void scatter_row_body(std::int64_t channels, std::int32_t tap, const E* __restrict gy,
+                                   const std::int32_t* __restrict winner, Computed<E>* __restrict gx) {
+  using T = Computed<E>;
+  for (std::int64_t c = 0; c < channels; ++c) gx[c] += winner[c] == tap ? T{gy[c]} : T{0};
 }
 
-MPIGRAD_CLONES void max_row(std::int64_t n, std::int32_t tap, const float* x, float* best, std::int32_t* winner) {
-  max_row_body(n, tap, x, best, winner);
-}
-MPIGRAD_CLONES void max_row(std::int64_t n, std::int32_t tap, const double* x, double* best, std::int32_t* winner) {
-  max_row_body(n, tap, x, best, winner);
-}
-MPIGRAD_CLONES void scatter_row(std::int64_t n, std::int32_t tap, const float* gy, const std::int32_t* winner, float* gx) {
-  scatter_row_body(n, tap, gy, winner, gx);
-}
-MPIGRAD_CLONES void scatter_row(std::int64_t n, std::int32_t tap, const double* gy, const std::int32_t* winner, double* gx) {
-  scatter_row_body(n, tap, gy, winner, gx);
-}
+#define MPIGRAD_MAKE(E)                                                                                                         \
+  MPIGRAD_CLONES void max_row(std::int64_t n, std::int32_t tap, const E* x, E* best, std::int32_t* winner) {                    \
+    max_row_body(n, tap, x, best, winner);                                                                                      \
+  }                                                                                                                             \
+  MPIGRAD_CLONES void scatter_row(std::int64_t n, std::int32_t tap, const E* gy, const std::int32_t* winner, Computed<E>* gx) { \
+    scatter_row_body(n, tap, gy, winner, gx);                                                                                   \
+  }
+MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
 
 std::int32_t tap_index(const PoolProblem& p, std::int64_t d, std::int64_t h, std::int64_t v) {
   return static_cast<std::int32_t>((d * p.kernel[1] + h) * p.kernel[2] + v);
@@ -51,8 +54,8 @@ std::int32_t tap_index(const PoolProblem& p, std::int64_t d, std::int64_t h, std
 
 }  // namespace
 
-template <class T>
-void max_pool_forward(const PoolProblem& p, const T* x, T* y, std::int32_t* winner) {
+template <class E>
+void max_pool_forward(const PoolProblem& p, const E* x, E* y, std::int32_t* winner) {
   const std::int64_t rows = p.batch * p.out[0] * p.out[1];
   cpu::for_parts(rows, rows * p.out[2] * p.channels * volume(p.kernel) > parallel_from, [&](std::int64_t low, std::int64_t high) {
     for (std::int64_t row = low; row < high; ++row) {
@@ -62,9 +65,9 @@ void max_pool_forward(const PoolProblem& p, const T* x, T* y, std::int32_t* winn
       for (std::int64_t ow = 0; ow < p.out[2]; ++ow) {
         const std::int64_t w0 = ow * p.stride[2] - p.pad_low[2];
         const Range tw = inside(w0, p.dilation[2], p.kernel[2], p.in[2]);
-        T* best = y + (row * p.out[2] + ow) * p.channels;
+        E* best = y + (row * p.out[2] + ow) * p.channels;
         std::int32_t* place = winner + (row * p.out[2] + ow) * p.channels;
-        std::fill_n(best, p.channels, -std::numeric_limits<T>::infinity());
+        std::fill_n(best, p.channels, static_cast<E>(-std::numeric_limits<Computed<E>>::infinity()));
         std::fill_n(place, p.channels, -1);
         for (std::int64_t d = td.begin; d < td.end; ++d)
           for (std::int64_t h = th.begin; h < th.end; ++h)
@@ -78,14 +81,26 @@ void max_pool_forward(const PoolProblem& p, const T* x, T* y, std::int32_t* winn
   });
 }
 
-// gx[i] = sum of gy[o] over the windows with maximum i. Gathers, so that no two threads write the same element.
-template <class T>
-void max_pool_scatter(const PoolProblem& p, const T* gy, const std::int32_t* winner, T* gx) {
-  const std::int64_t rows = p.batch * p.in[0] * p.in[1];
+// gx[i] = sum of gy[o] over the windows with maximum i. Gathers, so that no two threads write the same element. 16-bit elements
+// are added up in a row of floats and rounded once.
+template <class E>
+void max_pool_scatter(const PoolProblem& p, const E* gy, const std::int32_t* winner, E* gx) {
+  using T = Computed<E>;
+  constexpr bool rounds = !std::is_same_v<E, T>;
+  const std::int64_t rows = p.batch * p.in[0] * p.in[1], length = p.in[2] * p.channels;
+  ParallelErrors errors;
   cpu::for_parts(rows, rows * p.in[2] * p.channels * volume(p.kernel) > parallel_from, [&](std::int64_t begin, std::int64_t end) {
+    std::unique_ptr<T[]> room;
+    errors.guard([&] {
+      if constexpr (rounds) room = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(length));
+    });
+    if (rounds && !room) return;
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t ih = row % p.in[1], id = row / p.in[1] % p.in[0], n = row / p.in[1] / p.in[0];
-      std::fill_n(gx + row * p.in[2] * p.channels, p.in[2] * p.channels, T{0});
+      T* sums = nullptr;
+      if constexpr (rounds) sums = room.get();
+      else sums = gx + row * length;
+      std::fill_n(sums, length, T{0});
       for (std::int64_t d = 0; d < p.kernel[0]; ++d) {
         const std::int64_t od = output_of(p, 0, id, d);
         if (od < 0) continue;
@@ -97,17 +112,19 @@ void max_pool_scatter(const PoolProblem& p, const T* gy, const std::int32_t* win
               const std::int64_t ow = output_of(p, 2, iw, v);
               if (ow < 0) continue;
               const std::int64_t o = (((n * p.out[0] + od) * p.out[1] + oh) * p.out[2] + ow) * p.channels;
-              scatter_row(p.channels, tap_index(p, d, h, v), gy + o, winner + o, gx + (row * p.in[2] + iw) * p.channels);
+              scatter_row(p.channels, tap_index(p, d, h, v), gy + o, winner + o, sums + iw * p.channels);
             }
         }
       }
+      if constexpr (rounds) detail::convert(sums, gx + row * length, length);
     }
   });
+  errors.rethrow();
 }
 
 // y[o] = x[position of winner], the transpose of max_pool_scatter.
-template <class T>
-void max_pool_gather(const PoolProblem& p, const T* x, const std::int32_t* winner, T* y) {
+template <class E>
+void max_pool_gather(const PoolProblem& p, const E* x, const std::int32_t* winner, E* y) {
   const std::int64_t rows = p.batch * p.out[0] * p.out[1], plane = p.kernel[1] * p.kernel[2];
   cpu::for_parts(rows, rows * p.out[2] * p.channels > parallel_from, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
@@ -118,7 +135,7 @@ void max_pool_gather(const PoolProblem& p, const T* x, const std::int32_t* winne
         for (std::int64_t c = 0; c < p.channels; ++c) {
           const std::int64_t t = winner[o + c];
           if (t < 0) {
-            y[o + c] = T{0};
+            y[o + c] = static_cast<E>(Computed<E>{0});
             continue;
           }
           const std::int64_t id = d0 + t / plane * p.dilation[0], ih = h0 + t % plane / p.kernel[2] * p.dilation[1];
@@ -130,11 +147,11 @@ void max_pool_gather(const PoolProblem& p, const T* x, const std::int32_t* winne
   });
 }
 
-template void max_pool_forward(const PoolProblem&, const float*, float*, std::int32_t*);
-template void max_pool_forward(const PoolProblem&, const double*, double*, std::int32_t*);
-template void max_pool_scatter(const PoolProblem&, const float*, const std::int32_t*, float*);
-template void max_pool_scatter(const PoolProblem&, const double*, const std::int32_t*, double*);
-template void max_pool_gather(const PoolProblem&, const float*, const std::int32_t*, float*);
-template void max_pool_gather(const PoolProblem&, const double*, const std::int32_t*, double*);
+#define MPIGRAD_MAKE(E)                                                                  \
+  template void max_pool_forward(const PoolProblem&, const E*, E*, std::int32_t*);       \
+  template void max_pool_scatter(const PoolProblem&, const E*, const std::int32_t*, E*); \
+  template void max_pool_gather(const PoolProblem&, const E*, const std::int32_t*, E*);
+MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::cpu

@@ -8,21 +8,21 @@
 namespace mpigrad::ops {
 
 void AvgPool::run(Cpu, Inputs in, Outputs out) const {
-  visit_floating(in[0].dtype(), [&](auto zero) {
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cpu::avg_pool_forward(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>());
   });
 }
 
 void AvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
-  visit_floating(in[0].dtype(), [&](auto zero) {
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cpu::avg_pool_adjoint(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>());
   });
 }
 
 void LeakyAvgPool::run(Cpu, Inputs in, Outputs out) const {
-  visit_floating(in[0].dtype(), [&](auto zero) {
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cpu::leaky_avg_pool(problem_of(window, in[0]), fused, in[0].data<T>(), out[0].mutable_data<T>(),
                         out[1].mutable_data<std::uint8_t>());
@@ -30,7 +30,7 @@ void LeakyAvgPool::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void LeakyAvgPoolAdjoint::run(Cpu, Inputs in, Outputs out) const {
-  visit_floating(in[0].dtype(), [&](auto zero) {
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cpu::leaky_avg_pool_adjoint(problem_of(window, in[0]), fused, in[0].data<T>(), in[1].data<std::uint8_t>(),
                                 out[0].mutable_data<T>());
@@ -45,7 +45,7 @@ void SignedAvgPool::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void MaxPool::run(Cpu, Inputs in, Outputs out) const {
-  visit_floating(in[0].dtype(), [&](auto zero) {
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cpu::max_pool_forward(problem_of(window, in[0]), in[0].data<T>(), out[0].mutable_data<T>(),
                           out[1].mutable_data<std::int32_t>());
@@ -53,14 +53,14 @@ void MaxPool::run(Cpu, Inputs in, Outputs out) const {
 }
 
 void MaxPoolScatter::run(Cpu, Inputs in, Outputs out) const {
-  visit_floating(in[0].dtype(), [&](auto zero) {
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cpu::max_pool_scatter(problem_of(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>());
   });
 }
 
 void MaxPoolGather::run(Cpu, Inputs in, Outputs out) const {
-  visit_floating(in[0].dtype(), [&](auto zero) {
+  visit_any_floating(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     cpu::max_pool_gather(problem_of(window, in[0]), in[0].data<T>(), in[1].data<std::int32_t>(), out[0].mutable_data<T>());
   });

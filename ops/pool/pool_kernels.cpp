@@ -1,14 +1,17 @@
 // Average pooling in two steps per row of the result: the input rows under the window are added up along depth and height as
 // whole, contiguous rows, and the sum is then combined along the width. This takes one pass over memory, for 27 taps as for 8. A
 // LeakyReLU before the pooling is applied to rows as they are added up, while they are in the cache; in the adjoint, to each
-// finished row.
+// finished row. Rows of 16-bit elements are added up in float, and a finished row is rounded once.
 
 #include <bit>
 #include <cstring>
 #include <memory>
 
 #include "framework/base/target_clones.h"
+#include "framework/tensor/half_rows.h"
 #include "ops/elementwise/scalar.h"
+#include "ops/kernel/computed.h"
+#include "ops/kernel/element_types.h"
 #include "ops/kernel/parallel_errors.h"
 #include "ops/kernel/problems.h"
 #include "ops/pool/pool_kernels.h"
@@ -18,8 +21,8 @@ namespace mpigrad::cpu {
 
 namespace {
 
-template <class T>
-MPIGRAD_BODY void add_body(std::int64_t n, const T* __restrict x, bool first, T* __restrict sum) {
+template <class E, class T>
+MPIGRAD_BODY void add_body(std::int64_t n, const E* __restrict x, bool first, T* __restrict sum) {
   if (first)
     for (std::int64_t i = 0; i < n; ++i) sum[i] = x[i];
   else
@@ -47,6 +50,8 @@ MPIGRAD_BODY void scaled_sum_body(std::int64_t n, std::int64_t terms, std::int64
 // sum (+)= x, and y[i] = scale * sum_t x[i + t*step] for t in [0, terms).
 MPIGRAD_CLONES void add(std::int64_t n, const float* x, bool first, float* sum) { add_body(n, x, first, sum); }
 MPIGRAD_CLONES void add(std::int64_t n, const double* x, bool first, double* sum) { add_body(n, x, first, sum); }
+MPIGRAD_CLONES void add(std::int64_t n, const BFloat16* x, bool first, float* sum) { add_body(n, x, first, sum); }
+MPIGRAD_CLONES void add(std::int64_t n, const Float16* x, bool first, float* sum) { add_body(n, x, first, sum); }
 
 // n consecutive results, starting at `offset`.
 template <class T>
@@ -63,13 +68,13 @@ MPIGRAD_CLONES void scaled_sums(std::int64_t count, const Span<double>* spans, c
     scaled_sum_body(spans[i].n, spans[i].terms, spans[i].step, x + spans[i].offset, scale, y);
 }
 
-template <class T>
-MPIGRAD_BODY void add_leaky_body(std::int64_t n, const T* __restrict x, bool first, T* __restrict sum, scalar::Fused fused) {
+template <class E, class T>
+MPIGRAD_BODY void add_leaky_body(std::int64_t n, const E* __restrict x, bool first, T* __restrict sum, scalar::Fused fused) {
   const scalar::LeakyRelu f{fused};
   if (first)
-    for (std::int64_t i = 0; i < n; ++i) sum[i] = f(x[i]);
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = f(T{x[i]});
   else
-    for (std::int64_t i = 0; i < n; ++i) sum[i] += f(x[i]);
+    for (std::int64_t i = 0; i < n; ++i) sum[i] += f(T{x[i]});
 }
 
 // y[i] = bit i of signs ? x[i] : factor * x[i]; x and y may be the same memory.
@@ -97,28 +102,31 @@ inline std::uint8_t packed(const std::uint8_t* bytes) {
 }
 
 // Bit i of signs = !(x[i] <= 0): x[i] passes unchanged. The last byte is filled up with zeros.
-template <class T>
-MPIGRAD_BODY void signs_body(std::int64_t n, const T* __restrict x, std::uint8_t* __restrict signs) {
+template <class E>
+MPIGRAD_BODY void signs_body(std::int64_t n, const E* __restrict x, std::uint8_t* __restrict signs) {
   constexpr std::int64_t most = 1024;
   std::uint8_t passes[most];
   for (std::int64_t begin = 0; begin < n; begin += most) {
     const std::int64_t count = std::min(most, n - begin);
-    for (std::int64_t i = 0; i < count; ++i) passes[i] = x[begin + i] <= T(0) ? 0 : 1;
+    for (std::int64_t i = 0; i < count; ++i) passes[i] = x[begin + i] <= Computed<E>(0) ? 0 : 1;
     for (std::int64_t i = count; i % 8 != 0; ++i) passes[i] = 0;
     for (std::int64_t i = 0; i < count; i += 8) signs[(begin + i) / 8] = packed(passes + i);
   }
 }
 
-#define MPIGRAD_LEAKY(T)                                                                                         \
-  MPIGRAD_CLONES void add_leaky(std::int64_t n, const T* x, bool first, T* sum, scalar::Fused fused) {           \
-    add_leaky_body(n, x, first, sum, fused);                                                                     \
-  }                                                                                                              \
+#define MPIGRAD_SELECT(T)                                                                                        \
   MPIGRAD_CLONES void select(std::int64_t n, const std::uint8_t* signs, scalar::Fused fused, const T* x, T* y) { \
     select_body(n, signs, fused, x, y);                                                                          \
+  }
+MPIGRAD_SELECT(float)
+MPIGRAD_SELECT(double)
+#undef MPIGRAD_SELECT
+#define MPIGRAD_LEAKY(E)                                                                                         \
+  MPIGRAD_CLONES void add_leaky(std::int64_t n, const E* x, bool first, Computed<E>* sum, scalar::Fused fused) { \
+    add_leaky_body(n, x, first, sum, fused);                                                                     \
   }                                                                                                              \
-  MPIGRAD_CLONES void write_signs(std::int64_t n, const T* x, std::uint8_t* signs) { signs_body(n, x, signs); }
-MPIGRAD_LEAKY(float)
-MPIGRAD_LEAKY(double)
+  MPIGRAD_CLONES void write_signs(std::int64_t n, const E* x, std::uint8_t* signs) { signs_body(n, x, signs); }
+MPIGRAD_FLOATING_TYPES(MPIGRAD_LEAKY)
 #undef MPIGRAD_LEAKY
 
 // The same for pixels of channels; each pixel's signs begin at a new byte. Computed at once if no bits are left over.
@@ -161,8 +169,8 @@ Sources outputs_of(const PoolProblem& p, std::size_t a, std::int64_t i) {
 
 // Row operations of a pass without an activation: adds rows up as they are and leaves finished rows unchanged.
 struct Plain {
-  template <class T>
-  void add(std::int64_t n, const T* x, bool first, T* sum) const {
+  template <class E>
+  void add(std::int64_t n, const E* x, bool first, Computed<E>* sum) const {
     cpu::add(n, x, first, sum);
   }
   template <class T>
@@ -170,9 +178,11 @@ struct Plain {
 };
 
 // to[n, d, h, w, :] = scale * sum of from[n, ., ., ., :] over the sources of d, h and w.
-template <class T, class Find, class Rows = Plain>
-void separable(std::int64_t batch, std::int64_t channels, const Extent3& from_extent, const Extent3& to_extent, T scale,
-               Find find, const T* from, T* to, const Rows& rows = {}) {
+template <class E, class Find, class Rows = Plain>
+void separable(std::int64_t batch, std::int64_t channels, const Extent3& from_extent, const Extent3& to_extent, Computed<E> scale,
+               Find find, const E* from, E* to, const Rows& rows = {}) {
+  using T = Computed<E>;
+  constexpr bool rounds = !std::is_same_v<E, T>;
   if (batch * volume(to_extent) * channels == 0) return;
   const std::int64_t from_row = from_extent[2] * channels, to_row = to_extent[2] * channels;
   const auto spans = std::make_unique<Span<T>[]>(static_cast<std::size_t>(to_extent[2]));
@@ -189,37 +199,45 @@ void separable(std::int64_t batch, std::int64_t channels, const Extent3& from_ex
 #pragma omp parallel if (batch * volume(to_extent) * channels > 4096)
   {
     std::unique_ptr<T[]> sums;
-    errors.guard([&] { sums = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(from_row)); });
+    errors.guard([&] { sums = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(from_row + (rounds ? to_row : 0))); });
 #pragma omp for schedule(static)
     for (std::int64_t row = 0; row < batch * to_extent[0] * to_extent[1]; ++row)
       errors.guard([&] {
         const std::int64_t n = row / to_extent[1] / to_extent[0];
         const Sources d = find(0, row / to_extent[1] % to_extent[0]), h = find(1, row % to_extent[1]);
-        T* y = to + row * to_row;
+        T* y = nullptr;
+        if constexpr (rounds) y = sums.get() + from_row;
+        else y = to + row * to_row;
         if (d.terms * h.terms == 0) {
           std::fill_n(y, to_row, T{0});
         } else {
-          const T* start = from + ((n * from_extent[0] + d.first) * from_extent[1] + h.first) * from_row;
+          const E* start = from + ((n * from_extent[0] + d.first) * from_extent[1] + h.first) * from_row;
           for (std::int64_t i = 0; i < d.terms; ++i)
             for (std::int64_t j = 0; j < h.terms; ++j)
               rows.add(from_row, start + (i * d.step * from_extent[1] + j * h.step) * from_row, i + j == 0, sums.get());
           scaled_sums(count, along, sums.get(), scale, y);
         }
         rows.finish(row, y);
+        if constexpr (rounds) detail::convert(y, to + row * to_row, to_row);
       });
   }
   errors.rethrow();
+}
+
+template <class E>
+Computed<E> mean_scale(const PoolProblem& p) {
+  return static_cast<Computed<E>>(1.0 / static_cast<double>(volume(p.kernel)));
 }
 
 }  // namespace
 
 namespace separated {
 
-template <class T>
-void avg_pool_forward(const PoolProblem& p, const T* x, T* y) {
-  const auto scale = static_cast<T>(1.0 / static_cast<double>(volume(p.kernel)));
+template <class E>
+void avg_pool_forward(const PoolProblem& p, const E* x, E* y) {
   separable(
-      p.batch, p.channels, p.in, p.out, scale, [&](std::size_t a, std::int64_t o) { return inputs_of(p, a, o); }, x, y);
+      p.batch, p.channels, p.in, p.out, mean_scale<E>(p), [&](std::size_t a, std::int64_t o) { return inputs_of(p, a, o); }, x,
+      y);
 }
 
 template void avg_pool_forward(const PoolProblem&, const float*, float*);
@@ -227,37 +245,42 @@ template void avg_pool_forward(const PoolProblem&, const float*, float*);
 }  // namespace separated
 
 template <>
+void avg_pool_forward(const PoolProblem& p, const BFloat16* x, BFloat16* y) {
+  separated::avg_pool_forward(p, x, y);
+}
+template <>
+void avg_pool_forward(const PoolProblem& p, const Float16* x, Float16* y) {
+  separated::avg_pool_forward(p, x, y);
+}
+
+template <>
 void avg_pool_forward(const PoolProblem& p, const double* x, double* y) {
   separated::avg_pool_forward(p, x, y);
 }
 
 // oneDNN's adjoint clears gx and adds to it tap by tap, two to five times slower than this.
-template <class T>
-void avg_pool_adjoint(const PoolProblem& p, const T* gy, T* gx) {
-  const auto scale = static_cast<T>(1.0 / static_cast<double>(volume(p.kernel)));
+template <class E>
+void avg_pool_adjoint(const PoolProblem& p, const E* gy, E* gx) {
   separable(
-      p.batch, p.channels, p.out, p.in, scale, [&](std::size_t a, std::int64_t i) { return outputs_of(p, a, i); }, gy, gx);
+      p.batch, p.channels, p.out, p.in, mean_scale<E>(p), [&](std::size_t a, std::int64_t i) { return outputs_of(p, a, i); }, gy,
+      gx);
 }
 
-template void avg_pool_adjoint(const PoolProblem&, const float*, float*);
-template void avg_pool_adjoint(const PoolProblem&, const double*, double*);
+#define MPIGRAD_MAKE(E) template void avg_pool_adjoint(const PoolProblem&, const E*, E*);
+MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
+#undef MPIGRAD_MAKE
 
 namespace {
 
-template <class T>
-T mean_scale(const PoolProblem& p) {
-  return static_cast<T>(1.0 / static_cast<double>(volume(p.kernel)));
-}
-
 // Adds up rows of leaky_relu(x); after a row of outputs is finished, writes the signs of the rows of x assigned to it.
-template <class T>
+template <class E>
 struct Leaky {
   const PoolProblem& p;
   scalar::Fused fused;
-  const T* x;
+  const E* x;
   std::uint8_t* signs;
-  void add(std::int64_t n, const T* row, bool first, T* sum) const { add_leaky(n, row, first, sum, fused); }
-  void finish(std::int64_t row, T*) const {
+  void add(std::int64_t n, const E* row, bool first, Computed<E>* sum) const { add_leaky(n, row, first, sum, fused); }
+  void finish(std::int64_t row, Computed<E>*) const {
     const auto d = owned_inputs(p, 0, row / p.out[1] % p.out[0]), h = owned_inputs(p, 1, row % p.out[1]);
     for (std::int64_t i = d.begin; i < d.end; ++i)
       for (std::int64_t j = h.begin; j < h.end; ++j) {
@@ -282,21 +305,21 @@ struct Signed : Plain {
 
 }  // namespace
 
-template <class T>
-void leaky_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* x, T* y, std::uint8_t* signs) {
+template <class E>
+void leaky_avg_pool(const PoolProblem& p, scalar::Fused fused, const E* x, E* y, std::uint8_t* signs) {
   if (volume(p.out) == 0) {  // no output row would write the signs
     std::fill_n(signs, p.batch * volume(p.in) * octets(p.channels), std::uint8_t{0});
     return;
   }
   separable(
-      p.batch, p.channels, p.in, p.out, mean_scale<T>(p), [&](std::size_t a, std::int64_t o) { return inputs_of(p, a, o); }, x, y,
-      Leaky<T>{p, fused, x, signs});
+      p.batch, p.channels, p.in, p.out, mean_scale<E>(p), [&](std::size_t a, std::int64_t o) { return inputs_of(p, a, o); }, x, y,
+      Leaky<E>{p, fused, x, signs});
 }
 
-template <class T>
-void leaky_avg_pool_adjoint(const PoolProblem& p, scalar::Fused fused, const T* gy, const std::uint8_t* signs, T* gx) {
+template <class E>
+void leaky_avg_pool_adjoint(const PoolProblem& p, scalar::Fused fused, const E* gy, const std::uint8_t* signs, E* gx) {
   separable(
-      p.batch, p.channels, p.out, p.in, mean_scale<T>(p), [&](std::size_t a, std::int64_t i) { return outputs_of(p, a, i); }, gy,
+      p.batch, p.channels, p.out, p.in, mean_scale<E>(p), [&](std::size_t a, std::int64_t i) { return outputs_of(p, a, i); }, gy,
       gx, Signed(p, fused, signs));
 }
 
@@ -309,12 +332,12 @@ void signed_avg_pool(const PoolProblem& p, scalar::Fused fused, const T* h, cons
   avg_pool_forward(p, selected.get(), y);
 }
 
-#define MPIGRAD_MAKE(T)                                                                                       \
-  template void leaky_avg_pool(const PoolProblem&, scalar::Fused, const T*, T*, std::uint8_t*);               \
-  template void leaky_avg_pool_adjoint(const PoolProblem&, scalar::Fused, const T*, const std::uint8_t*, T*); \
-  template void signed_avg_pool(const PoolProblem&, scalar::Fused, const T*, const std::uint8_t*, T*);
-MPIGRAD_MAKE(float)
-MPIGRAD_MAKE(double)
+template void signed_avg_pool(const PoolProblem&, scalar::Fused, const float*, const std::uint8_t*, float*);
+template void signed_avg_pool(const PoolProblem&, scalar::Fused, const double*, const std::uint8_t*, double*);
+#define MPIGRAD_MAKE(E)                                                                         \
+  template void leaky_avg_pool(const PoolProblem&, scalar::Fused, const E*, E*, std::uint8_t*); \
+  template void leaky_avg_pool_adjoint(const PoolProblem&, scalar::Fused, const E*, const std::uint8_t*, E*);
+MPIGRAD_FLOATING_TYPES(MPIGRAD_MAKE)
 #undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::cpu

@@ -3,7 +3,8 @@
 // They use no tensors and no tapes. Included inside ops, by kernel tests and by benchmarks only.
 //
 // Namespace `reference` has plain loops for float and double, which define the correct results. Functions outside it call a
-// library where that is faster, and must agree with them.
+// library where that is faster, and must agree with them. All but signed_avg_pool() also take bfloat16 and float16, which are
+// added up in float and rounded once.
 
 #include <cstdint>
 

@@ -25,7 +25,7 @@ struct Window {
 // y[o] = sum over the window / its volume, padding counts as zeros;  xbar: AvgPoolAdjoint, and vice versa
 struct AvgPool {
   Window window;
-  static constexpr OpTraits traits() { return {.name = "avg_pool"}; }
+  static constexpr OpTraits traits() { return {.name = "avg_pool", .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -33,7 +33,7 @@ struct AvgPool {
 };
 struct AvgPoolAdjoint {
   Window window;
-  static constexpr OpTraits traits() { return {.name = "avg_pool_adjoint"}; }
+  static constexpr OpTraits traits() { return {.name = "avg_pool_adjoint", .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -45,7 +45,7 @@ struct AvgPoolAdjoint {
 struct LeakyAvgPool {
   Window window;
   scalar::Fused fused{};
-  static constexpr OpTraits traits() { return {.name = "leaky_avg_pool", .keeps_outputs = 2}; }
+  static constexpr OpTraits traits() { return {.name = "leaky_avg_pool", .keeps_outputs = 2, .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -55,7 +55,7 @@ struct LeakyAvgPool {
 struct LeakyAvgPoolAdjoint {
   Window window;
   scalar::Fused fused{};
-  static constexpr OpTraits traits() { return {.name = "leaky_avg_pool_adjoint", .keeps_inputs = 2}; }
+  static constexpr OpTraits traits() { return {.name = "leaky_avg_pool_adjoint", .keeps_inputs = 2, .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -74,7 +74,7 @@ struct SignedAvgPool {
 // (y, winner) = maximum over the window and its place;  xbar = ybar sent to the winner
 struct MaxPool {
   Window window;
-  static constexpr OpTraits traits() { return {.name = "max_pool", .keeps_outputs = 2}; }
+  static constexpr OpTraits traits() { return {.name = "max_pool", .keeps_outputs = 2, .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -83,7 +83,7 @@ struct MaxPool {
 // Given the winners, scattering to them and gathering from them are each other's transpose.
 struct MaxPoolScatter {
   Window window;
-  static constexpr OpTraits traits() { return {.name = "max_pool_scatter", .keeps_inputs = 2}; }
+  static constexpr OpTraits traits() { return {.name = "max_pool_scatter", .keeps_inputs = 2, .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;
@@ -91,7 +91,7 @@ struct MaxPoolScatter {
 };
 struct MaxPoolGather {
   Window window;
-  static constexpr OpTraits traits() { return {.name = "max_pool_gather", .keeps_inputs = 2}; }
+  static constexpr OpTraits traits() { return {.name = "max_pool_gather", .keeps_inputs = 2, .takes_half = true}; }
   Types infer(Inputs in) const;
   void run(Cpu, Inputs in, Outputs out) const;
   void run(Cuda, Inputs in, Outputs out) const;

@@ -13,16 +13,20 @@
 
 #include "framework/engine/parameter.h"
 #include "framework/engine/tape.h"
+#include "ops/conv/conv.h"
 #include "ops/elementwise/activation_adjoints.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/linear/matmul.h"
 #include "ops/loss/loss.h"
+#include "ops/norm/channel_norm.h"
+#include "ops/pool/pool_ops.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
 #include "ops/softmax/softmax.h"
 #include "ops/views/views.h"
 #include "tests/framework/half_values.h"
 #include "tests/support/errors.h"
+#include "tests/support/relative_error.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -106,6 +110,75 @@ TEST_CASE("half: reductions accumulate in more digits and round once") {
     const Tensor y = numbers({3, 5}, type);
     CHECK(logsumexp(full({1, 2}, -infinity, type), {1}).item() == -infinity);
     CHECK(std::abs(logsumexp(y, {1}).to_vector()[0] - logsumexp(wide(y), {1}).to_vector()[0]) < 0.1);
+  }
+}
+
+TEST_CASE("half: norms, activations and pools of random shapes are float32 ones, rounded once") {
+  for (const auto type : half_types) {
+    CAPTURE(name_of(type));
+    // Allows half a unit in the last digit, and another order of sums in float32.
+    const auto check = [&](const auto& op, const Tensors& in) {
+      CAPTURE(std::string(op.traits().name));
+      Tensors in32;
+      for (const auto& x : in) in32.push_back(x && is_half(x.dtype()) ? wide(x) : x);
+      const auto found = apply_all(op, in), expected = apply_all(op, in32);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        const auto got = found[i].to_vector(), wanted = expected[i].to_vector();
+        REQUIRE(found[i].shape() == expected[i].shape());
+        if (!is_half(found[i].dtype())) {  // statistics, signs, winners
+          CHECK(relative_error(got, wanted) < 1e-6);
+          continue;
+        }
+        double largest = 0, worst = 0;
+        for (const double value : wanted) largest = std::max(largest, std::abs(value));
+        const double unit = type == DType::bfloat16 ? 0x1.01p-9 : 0x1.01p-12;
+        for (std::size_t j = 0; j < got.size(); ++j)
+          worst = std::max(worst, std::abs(got[j] - wanted[j]) / (2 * unit * std::abs(wanted[j]) + 1e-6 * largest + 1e-7));
+        CHECK(worst <= 1);
+      }
+      return found;
+    };
+    for (std::uint64_t i = 0; i < 30; ++i) {
+      std::uint64_t drawn = 16 * i;
+      const auto pick = [&](std::int64_t low, std::int64_t high) {
+        return low + static_cast<std::int64_t>(Philox{.key = 5}.below(drawn++, static_cast<std::uint64_t>(high - low + 1)));
+      };
+      const auto channels = pick(1, i % 2 == 0 ? 40 : 9);
+      // Every tenth shape has several blocks of rows, which threads share.
+      const Shape shape =
+          i % 10 == 0 ? Shape{2, 20, 30, 20, channels} : Shape{pick(1, 3), pick(2, 9), pick(2, 9), pick(2, 9), channels};
+      CAPTURE(shape);
+      const Tensor x = numbers(shape, type, 10 * i + 1), g = numbers(shape, type, 10 * i + 2),
+                   bias = numbers({channels}, type, 3);
+      const bool per_sample = i % 3 == 0;
+      const Shape of_channels = per_sample ? Shape{shape[0], channels} : Shape{channels};
+      const auto of = [&](std::uint64_t key) { return numbers(of_channels, DType::float32, key); };
+      const auto m = of(4), a = of(5), b = of(6), r = abs(of(7));
+      const double slope = i % 4 == 0 ? 0 : i % 4 == 1 ? 0.25 : 1;
+      check(ops::ChannelMoments{per_sample}, {x});
+      check(ops::ChannelDots{}, {g, x, m});
+      check(ops::ChannelAffine{slope}, {x, m, a, b});
+      check(ops::NormAdjoint{slope}, {g, x, m, a, b, r});
+      const auto y = check(ops::BiasActivation{slope}, {x, bias})[0];
+      check(ops::BiasActivationAdjoint{slope}, {g, y});
+      const auto kernel = pick(1, 3), stride = pick(1, 3), padding = pick(0, kernel - 1);
+      const PoolAttributes pool{.kernel = kernel, .stride = stride, .padding = padding};
+      const Extent3 in = spatial_extent(x);
+      const ops::Window window{.kernel = pool.kernel,
+                               .stride = {stride, stride, stride},
+                               .dilation = {1, 1, 1},
+                               .low = {padding, padding, padding},
+                               .in = in,
+                               .out = pool_outputs(in, pool)};
+      const auto pooled = check(ops::LeakyAvgPool{window, slope}, {x});
+      const Tensor of_outputs = numbers(pooled[0].shape(), type, 10 * i + 8);
+      check(ops::LeakyAvgPoolAdjoint{window, slope}, {of_outputs, pooled[1]});
+      check(ops::AvgPool{window}, {x});
+      check(ops::AvgPoolAdjoint{window}, {of_outputs});
+      const auto largest = check(ops::MaxPool{window}, {x});
+      check(ops::MaxPoolScatter{window}, {of_outputs, largest[1]});
+      check(ops::MaxPoolGather{window}, {x, largest[1]});
+    }
   }
 }
 
