@@ -57,6 +57,7 @@
 //   ops/views/resample.cpp              maps               T  matrices of resampling, once on each GPU
 //   ops/conv/conv_reduced.cpp           memory             T  scratch
 //   ops/backends/onednn/onednn.h        in_order, buffer   T  a stream and scratch for each thread that calls the library
+//   ops/backends/patches/patches.cpp    of_weights, of_bias, of_inputs, of_outputs, of_sums T scratch
 //   ops/backends/onednn/onednn_conv.cpp buffer             T  scratch
 //   ops/backends/onednn/onednn_conv.cpp cache              P  primitives shared by threads
 //   ops/backends/onednn/onednn_pool.cpp cache              P  likewise

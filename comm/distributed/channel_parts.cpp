@@ -284,12 +284,16 @@ ProductPlan plan_product(const char* op, const Tensor& x, const Tensor& w, const
 }
 
 ProductOperands product_operands(const ProductPlan& plan, const Tensor& x, const Tensor& w, const Tensor& bias) {
-  if (plan.axes.empty()) return {x, parameter_for(x, w), bias};
+  // Kernels of the CPU take float32 weights, and those that round them do so while they reorder them: no copies in 16 bits.
+  const auto weight_for = [](const Tensor& part, const Tensor& weight) {
+    return part.device() == DeviceKind::cuda ? parameter_for(part, weight) : replicated_for(part, weight);
+  };
+  if (plan.axes.empty()) return {x, weight_for(x, w), bias};
   auto weight = block_in(x, w, plan.w);
   const auto part = input_part(plan, x);
   if (plan.idle) weight = slice(weight, -1, 0, 0);
   const auto of_part = plan.bias ? block_in(x, bias, plan.bias) : Tensor();
-  return {part, parameter_for(part, weight), of_part};
+  return {part, weight_for(part, weight), of_part};
 }
 
 Tensor whole_product(const ProductPlan& plan, Tensor y, const Tensor& bias, Activation activation) {

@@ -4,9 +4,10 @@
 // boxes. Parameters are equal on all ranks. The op `replicate` is applied to them along exactly those grid axes along which x
 // varies, so that their gradient is summed over these; along a further axis, equal gradients would be added and the sum too large
 // by its extent. If x has 16 bits, float32 weights and biases are rounded to x's type after they are replicated; so their
-// gradients are reduced in float32. Halos travel in 16 bits. Norms' statistics, gamma and beta stay float32. Channels and weights
-// may be split, too; channels.h describes this. Padding modes other than zeros cost one more exchange for each split dimension:
-// pad() of comm/halos/padding.h comes before the window.
+// gradients are reduced in float32. On CPUs kernels take float32 weights and round them only where they compute in bfloat16.
+// Halos travel in 16 bits. Norms' statistics, gamma and beta stay float32. Channels and weights may be split, too; channels.h
+// describes this. Padding modes other than zeros cost one more exchange for each split dimension: pad() of comm/halos/padding.h
+// comes before the window.
 
 #include "comm/distributed/bias_activation.h"
 #include "comm/distributed/channels.h"

@@ -86,9 +86,9 @@ struct BuildOptions {
   std::uint64_t seed = 0;
   DType dtype = DType::float32;  // of parameters, gradients, statistics and the optimizer's state
   // The type in which layers compute; `dtype` if it is empty. bfloat16 or float16 together with a `dtype` of float32 is mixed
-  // precision. Convolutions and products round their operands, weights included; the weights' gradients become float32 again
-  // before they are reduced over ranks. The result has the compute type, too; losses compute with it in float32. float16 needs
-  // loss scaling (framework/optim/loss_scale.h).
+  // precision. Convolutions and products round their operands; on CPUs weights are rounded only where a kernel computes in 16
+  // bits. The weights' gradients are float32 when they are reduced over ranks. The result has the compute type, too; losses
+  // compute with it in float32. float16 needs loss scaling (framework/optim/loss_scale.h).
   std::optional<DType> compute{};
   DeviceKind device = current_device();  // where the parameters are; on the dry device nothing is allocated
   // For layers without a `split` of their own. Most grids have no axis `channel`, and nothing is split.

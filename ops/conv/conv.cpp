@@ -9,9 +9,20 @@ namespace mpigrad {
 namespace ops {
 namespace {
 
-void require_operands(std::string_view op, const Tensor& a, const Tensor& b) {
+void require_five(std::string_view op, const Tensor& a, const Tensor& b) {
   require(a.rank() == 5 && b.rank() == 5, "[{}] operands have five dimensions, channels last: {} and {}", op, a, b);
-  require(a.dtype() == b.dtype() && is_floating(a.dtype()), "[{}] operands are floating-point of one type: {} and {}", op, a, b);
+}
+
+// True if a weight may have this type together with x or g.
+bool takes_weight(const Tensor& x, DType type) {
+  return is_floating(x.dtype()) &&
+         (type == x.dtype() || (is_half(x.dtype()) && type == DType::float32 && x.device() != DeviceKind::cuda));
+}
+
+void require_operands(std::string_view op, const Tensor& x, const Tensor& w) {
+  require_five(op, x, w);
+  require(takes_weight(x, w.dtype()), "[{}] operands are floating-point of one type{}: {} and {}", op,
+          is_half(x.dtype()) && x.device() != DeviceKind::cuda ? ", or the weight is float32" : "", x, w);
 }
 
 Shape with_spatial(std::int64_t first, const Extent3& extent, std::int64_t last) {
@@ -47,7 +58,7 @@ Cost multiply_add_cost(const Tensor& y, const Tensor& w, Inputs in, Outputs out)
 Tensors cotangents_of_conv(const Replay& at, const Tensor& g, const ConvAttributes& a) {
   const auto &x = at.input(0), &w = at.input(1);
   Tensors result(2);
-  if (at.wants(1)) result[1] = conv_weight(x, g, spatial_extent(w), a);
+  if (at.wants(1)) result[1] = conv_weight(x, g, spatial_extent(w), a, w.dtype());
   at.give_up(0);
   if (at.wants(0)) result[0] = conv_data(g, w, spatial_extent(x), a);
   return result;
@@ -80,18 +91,22 @@ Cost ConvData::cost(Inputs in, Outputs out) const { return multiply_add_cost(in[
 Tensors ConvData::vjp(const Replay& at, Inputs bar) const {
   const auto &g = at.input(0), &w = at.input(1);
   return {at.wants(0) ? mpigrad::apply(Conv{a}, {bar[0], w}) : Tensor(),
-          at.wants(1) ? conv_weight(bar[0], g, spatial_extent(w), a) : Tensor()};
+          at.wants(1) ? conv_weight(bar[0], g, spatial_extent(w), a, w.dtype()) : Tensor()};
 }
 
 Types ConvWeight::infer(Inputs in) const {
   const auto &x = in[0], &g = in[1];
-  require_operands(traits().name, x, g);
+  require_five(traits().name, x, g);
+  require(x.dtype() == g.dtype() && is_floating(x.dtype()), "[conv_weight] operands are floating-point of one type: {} and {}", x,
+          g);
+  require(!type || takes_weight(x, *type), "[conv_weight] the result has the operands' type{}, not {}: {} and {}",
+          x.device() != DeviceKind::cuda ? " or, of 16-bit operands, float32" : "", type ? name_of(*type) : "", x, g);
   require_window(traits().name, kernel, a.stride, a.dilation);
   if (!(x.dim(0) == g.dim(0) && outputs(spatial_extent(x), kernel, a) == spatial_extent(g)))
     fail("[conv_weight] kernel ({}) does not map {} to {}", joined(kernel, ", "), x, g);
   require(a.groups > 0 && x.dim(4) % a.groups == 0 && g.dim(4) % a.groups == 0,
           "[conv_weight] channels are not multiples of {} groups: {} and {}", a.groups, x, g);
-  return {{with_spatial(g.dim(4), kernel, x.dim(4) / a.groups), x.dtype()}};
+  return {{with_spatial(g.dim(4), kernel, x.dim(4) / a.groups), type.value_or(x.dtype())}};
 }
 Cost ConvWeight::cost(Inputs in, Outputs out) const { return multiply_add_cost(in[1], out[0], in, out); }
 Tensors ConvWeight::vjp(const Replay& at, Inputs bar) const {
@@ -103,9 +118,9 @@ Tensors ConvWeight::vjp(const Replay& at, Inputs bar) const {
 Types ConvBiasActivation::infer(Inputs in) const {
   const auto result = Conv{a}.infer(in.first(2));
   if (in[2])
-    require(in[2].type() == TensorType{Shape{in[1].dim(0)}, in[1].dtype()},
-            "[{}] bias has one element for each of {} output channels, of the weight's type {}: {}", traits().name, in[1].dim(0),
-            name_of(in[1].dtype()), in[2]);
+    require(in[2].type() == TensorType{Shape{in[1].dim(0)}, in[0].dtype()},
+            "[{}] bias has one element for each of {} output channels, of the input's type {}: {}", traits().name, in[1].dim(0),
+            name_of(in[0].dtype()), in[2]);
   return result;
 }
 Cost ConvBiasActivation::cost(Inputs in, Outputs out) const { return multiply_add_cost(out[0], in[1], in, out); }
@@ -153,8 +168,8 @@ Tensor local::conv(const Tensor& x, const Tensor& w, const ConvAttributes& a) {
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& a) {
   return mpigrad::apply(ops::ConvData{for_op("conv_data", a), extent}, {g, w});
 }
-Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& a) {
-  return mpigrad::apply(ops::ConvWeight{for_op("conv_weight", a), kernel}, {x, g});
+Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& a, std::optional<DType> type) {
+  return mpigrad::apply(ops::ConvWeight{for_op("conv_weight", a), kernel, type}, {x, g});
 }
 Tensor local::conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                    const ConvAttributes& a) {

@@ -4,7 +4,9 @@
 //
 //   T(x, w, g) = sum_{n,o,t,c,k} x[n, o stride + t dilation - low, c] w[k, t, c] g[n, o, k],
 //
-// and each one's vjp is the other two. x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], g and y: [N, D', H', W', K].
+// and each one's vjp is the other two. x: [N, D, H, W, C], w: [K, kd, kh, kw, C/groups], g and y: [N, D', H', W', K]. The three
+// have one floating-point type. Except on GPUs, w may also be float32 with x and g of 16 bits: kernels that compute in bfloat16
+// round w, without a copy in memory, others use it as it is, and its cotangent is not rounded.
 
 #include <optional>
 
@@ -28,8 +30,9 @@ Tensor conv(const Tensor& x, const Tensor& w, const ConvAttributes& attributes =
 }  // namespace local
 // xbar = dT/dx, which has the spatial extent `extent`; for padding with zeros. As a forward op it is the transposed convolution.
 Tensor conv_data(const Tensor& g, const Tensor& w, const Extent3& extent, const ConvAttributes& attributes = {});
-// wbar = dT/dw, which has the kernel extent `kernel`; for padding with zeros.
-Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {});
+// wbar = dT/dw, which has the kernel extent `kernel`, and the type `type` or, by default, that of x; for padding with zeros.
+Tensor conv_weight(const Tensor& x, const Tensor& g, const Extent3& kernel, const ConvAttributes& attributes = {},
+                   std::optional<DType> type = std::nullopt);
 namespace local {
 // activation(conv(x, w) + bias), in one pass where the activation is fused; bias [K] or none.
 Tensor conv_bias_activation(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
@@ -84,6 +87,7 @@ struct ConvData {
 struct ConvWeight {
   ConvAttributes a;
   Extent3 kernel{};
+  std::optional<DType> type{};  // of the result; none: that of x
   static constexpr OpTraits traits() { return {.name = "conv_weight", .keeps_inputs = 3, .takes_half = true}; }
   Types infer(Inputs in) const;
   Cost cost(Inputs in, Outputs out) const;

@@ -11,13 +11,13 @@
 namespace mpigrad::ops {
 namespace {
 
-// Calls f(zero of the type, inputs, outputs). bfloat16 is offered to `native` first; otherwise 16-bit operands are converted to
-// float32, and the result is rounded once.
+// Calls f(zero of the type, inputs, outputs). bfloat16 is offered to `native` first, with a zero of the weight's type. Otherwise
+// 16-bit operands are converted to float32, and the result is rounded once; there float32 weights are used as they are.
 template <class Native, class F>
-void run_by_type(Inputs in, Outputs out, const Native& native, const F& f) {
+void run_by_type(Inputs in, Outputs out, const Tensor& weight, const Native& native, const F& f) {
   const DType type = in[0].dtype();
   if (!is_half(type)) return visit_floating(type, [&](auto zero) { f(zero, in, out); });
-  if (type == DType::bfloat16 && native()) return;
+  if (type == DType::bfloat16 && (weight.dtype() == DType::float32 ? native(float{}) : native(BFloat16{}))) return;
   const Tensors wide = detail::widened(in);
   Tensors results = detail::wide_outputs(out);
   f(float{}, wide, results);
@@ -32,9 +32,10 @@ const T* elements(const Tensor& x) {
 void run_forward(const kernel::ConvProblem& p, scalar::Fused fused, Inputs in, Outputs out) {
   const Tensor bias = in.size() > 2 ? in[2] : Tensor();
   run_by_type(
-      in, out,
-      [&] {
-        return cpu::native::conv_forward(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<BFloat16>(),
+      in, out, in[1],
+      [&](auto of_weight) {
+        using W = decltype(of_weight);
+        return cpu::native::conv_forward(p, in[0].data<BFloat16>(), in[1].data<W>(), out[0].mutable_data<BFloat16>(),
                                          {.bias = elements<BFloat16>(bias), .fused = fused});
       },
       [&](auto zero, Inputs x, Outputs y) {
@@ -57,8 +58,11 @@ void ConvBiasActivation::run(Cpu, Inputs in, Outputs out) const {
 void ConvData::run(Cpu, Inputs in, Outputs out) const {
   const auto p = problem_of(a, out[0], in[1].shape(), in[0]);
   run_by_type(
-      in, out,
-      [&] { return cpu::native::conv_data(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<BFloat16>()); },
+      in, out, in[1],
+      [&](auto of_weight) {
+        using W = decltype(of_weight);
+        return cpu::native::conv_data(p, in[0].data<BFloat16>(), in[1].data<W>(), out[0].mutable_data<BFloat16>());
+      },
       [&](auto zero, Inputs x, Outputs y) {
         using T = decltype(zero);
         if constexpr (std::is_same_v<T, float>)
@@ -70,9 +74,10 @@ void ConvData::run(Cpu, Inputs in, Outputs out) const {
 void ConvWeight::run(Cpu, Inputs in, Outputs out) const {
   const auto p = problem_of(a, in[0], out[0].shape(), in[1]);
   run_by_type(
-      in, out,
-      [&] {
-        return cpu::native::conv_weight(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<BFloat16>());
+      in, out, out[0],
+      [&](auto of_weight) {
+        using W = decltype(of_weight);
+        return cpu::native::conv_weight(p, in[0].data<BFloat16>(), in[1].data<BFloat16>(), out[0].mutable_data<W>());
       },
       [&](auto zero, Inputs x, Outputs y) {
         using T = decltype(zero);

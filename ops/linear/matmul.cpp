@@ -162,6 +162,10 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions) {
 }
 
 Tensor local::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation) {
+  if (is_half(x.dtype()) && w.dtype() == DType::float32) {
+    const auto wide = [](const Tensor& t) { return t ? cast(t, DType::float32) : t; };
+    return cast(linear(wide(x), w, wide(bias), activation), x.dtype());
+  }
   return fused_or_behind(activation, [&](auto fused) { return mpigrad::apply(ops::Linear{fused}, {x, w, bias}); });
 }
 

@@ -21,7 +21,8 @@ Tensor vecdot(const Tensor& a, const Tensor& b, int axis = -1);
 Tensor tensordot(const Tensor& a, const Tensor& b, int dimensions = 2);
 Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& of_a, const std::vector<int>& of_b);
 namespace local {
-// activation(x w^T + bias): x: [N, in], w: [out, in], bias [out] or none.
+// activation(x w^T + bias): x: [N, in], w: [out, in], bias [out] or none. All have one type, or x has 16 bits and w is float32:
+// then the product is computed in float32, with w as it is, and rounded to x's type.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Activation activation = Activation::none);
 }  // namespace local
 

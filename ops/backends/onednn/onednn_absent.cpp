@@ -34,9 +34,22 @@ void conv_weight(const ConvProblem& p, const float* x, const float* gy, float* g
   else gathered::conv_weight(p, x, gy, gw);
 }
 
-bool native::conv_forward(const ConvProblem&, const BFloat16*, const BFloat16*, BFloat16*, const Epilogue&) { return false; }
-bool native::conv_data(const ConvProblem&, const BFloat16*, const BFloat16*, BFloat16*) { return false; }
-bool native::conv_weight(const ConvProblem&, const BFloat16*, const BFloat16*, BFloat16*) { return false; }
+#define MPIGRAD_MAKE(W)                                                                                  \
+  template <>                                                                                            \
+  bool native::conv_forward(const ConvProblem&, const BFloat16*, const W*, BFloat16*, const Epilogue&) { \
+    return false;                                                                                        \
+  }                                                                                                      \
+  template <>                                                                                            \
+  bool native::conv_data(const ConvProblem&, const BFloat16*, const W*, BFloat16*) {                     \
+    return false;                                                                                        \
+  }                                                                                                      \
+  template <>                                                                                            \
+  bool native::conv_weight(const ConvProblem&, const BFloat16*, const BFloat16*, W*) {                   \
+    return false;                                                                                        \
+  }
+MPIGRAD_MAKE(BFloat16)
+MPIGRAD_MAKE(float)
+#undef MPIGRAD_MAKE
 
 template <>
 void avg_pool_forward(const PoolProblem& p, const float* x, float* y) {

@@ -16,6 +16,7 @@
 #include "ops/backends/onednn/onednn.h"
 #include "ops/backends/onednn/onednn_defects.h"
 #include "ops/backends/onednn/primitive_cache.h"
+#include "ops/backends/patches/patches.h"
 #include "ops/backends/winograd/winograd.h"
 #include "ops/conv/conv_bfloat16.h"
 #include "ops/conv/conv_gathered.h"
@@ -58,9 +59,10 @@ bool few_outputs(Pass pass, const ConvProblem& p) {
   return p.batch * volume(p.out) <= most;
 }
 
-CacheKey key_of(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, scalar::Fused fused) {
+CacheKey key_of(Pass pass, onednn::Type type, onednn::Type of_weights, const ConvProblem& p, bool bias, scalar::Fused fused) {
   CacheKey key{static_cast<std::int64_t>(pass),
                static_cast<std::int64_t>(type),
+               static_cast<std::int64_t>(of_weights),
                omp_get_max_threads(),
                bias,
                std::bit_cast<std::int64_t>(fused.factor),
@@ -68,7 +70,7 @@ CacheKey key_of(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, s
                p.in_channels,
                p.out_channels,
                p.groups};
-  std::size_t i = 9;
+  std::size_t i = 10;
   for (const Extent3& e : {p.in, p.out, p.kernel, p.stride, p.dilation, p.pad_low})
     for (const std::int64_t extent : e) key[i++] = extent;
   return key;
@@ -95,7 +97,8 @@ void set_reorder(Plan& plan, const onednn::Desc& from, const onednn::Desc& to) {
   plan.reorder_scratchpad = descriptor.scratchpad_desc();
 }
 
-Plan make_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, scalar::Fused fused) {
+// `of_weights` is the type of the caller's weights.
+Plan make_plan(Pass pass, onednn::Type type, onednn::Type of_weights, const ConvProblem& p, bool bias, scalar::Fused fused) {
   if (!ordinary(p) || few_outputs(pass, p)) return {};
   const bool wrong = type == onednn::Type::bf16
                          ? !onednn::has_bfloat16() || !onednn::right_in_bfloat16(onednn::version(), pass, p)
@@ -103,7 +106,7 @@ Plan make_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, sc
   if (wrong) return {};
   if (pass == Pass::forward) {
     const auto descriptor = onednn::convolution(p, bias, fused, type);
-    Plan plan = plan_of(p, type, type, descriptor);
+    Plan plan = plan_of(p, type, of_weights, descriptor);
     if (!plan.usable) return plan;
     plan.primitive = dnnl::convolution_forward(descriptor);
     plan.own_weights = descriptor.weights_desc();
@@ -113,7 +116,7 @@ Plan make_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, sc
   }
   if (pass == Pass::data) {
     const auto descriptor = onednn::convolution_data(p, type);
-    Plan plan = plan_of(p, type, type, descriptor);
+    Plan plan = plan_of(p, type, of_weights, descriptor);
     if (!plan.usable) return plan;
     plan.primitive = dnnl::convolution_backward_data(descriptor);
     plan.own_weights = descriptor.weights_desc();
@@ -129,11 +132,12 @@ Plan make_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias, sc
   return plan;
 }
 
-std::shared_ptr<const Plan> find_plan(Pass pass, onednn::Type type, const ConvProblem& p, bool bias = false,
-                                      scalar::Fused fused = {}) {
+std::shared_ptr<const Plan> find_plan(Pass pass, onednn::Type type, onednn::Type of_weights, const ConvProblem& p,
+                                      bool bias = false, scalar::Fused fused = {}) {
   // Never destroyed: a rank thread may still compute while the process ends.
   static auto& cache = *new Cache<Plan>;
-  return cache.find(key_of(pass, type, p, bias, fused), [&] { return make_plan(pass, type, p, bias, fused); });
+  return cache.find(key_of(pass, type, of_weights, p, bias, fused),
+                    [&] { return make_plan(pass, type, of_weights, p, bias, fused); });
 }
 
 void* own_weights_buffer(const Plan& plan) {
@@ -156,39 +160,17 @@ dnnl::memory to_own_weights(const char* op, const Plan& plan, const void* w) {
 
 }  // namespace
 
-bool onednn_present() { return true; }
-
-std::string onednn_instruction_set() {
-#ifndef __x86_64__
-  return "for this processor";  // oneDNN names instruction sets of x86 only
-#else
-  const auto set = dnnl::get_effective_cpu_isa();
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wswitch-enum"
-  switch (set) {
-    case dnnl::cpu_isa::sse41: return "SSE4.1";
-    case dnnl::cpu_isa::avx: return "AVX";
-    case dnnl::cpu_isa::avx2: return "AVX2";
-    case dnnl::cpu_isa::avx2_vnni: return "AVX2 with VNNI";
-    case dnnl::cpu_isa::avx512_core: return "AVX-512";
-    case dnnl::cpu_isa::avx512_core_vnni: return "AVX-512 with VNNI";
-    case dnnl::cpu_isa::avx512_core_bf16: return "AVX-512 with bfloat16";
-    case dnnl::cpu_isa::avx512_core_amx: return "AVX-512 with AMX";
-    // Newer versions know more instruction sets, and a processor below SSE4.1 has a name only in some versions.
-    default: return fmt::format("instructions {:#x}", static_cast<unsigned>(set));
-  }
-#pragma GCC diagnostic pop
-#endif
-}
-
 std::string implementation_of(Pass pass, const ConvProblem& p) {
   const ReducedConv reduced(p);
+  if (patches::suits<float>(pass, reduced.problem())) return "patches";
   if (winograd::suits(pass, reduced.problem())) return "winograd";
-  return find_plan(pass, onednn::Type::f32, reduced.problem())->implementation;
+  return find_plan(pass, onednn::Type::f32, onednn::Type::f32, reduced.problem())->implementation;
 }
 
 std::string native_implementation_of(Pass pass, const ConvProblem& p) {
-  const auto plan = find_plan(pass, onednn::Type::bf16, ReducedConv(p).problem());
+  const ReducedConv reduced(p);
+  if (patches::suits<BFloat16>(pass, reduced.problem())) return {};
+  const auto plan = find_plan(pass, onednn::Type::bf16, onednn::Type::f32, reduced.problem());
   return plan->usable ? plan->implementation : std::string();
 }
 
@@ -203,11 +185,11 @@ void relu(std::int64_t n, BFloat16* y) {
 }
 
 // These return false without writing anything if oneDNN has no optimised kernel or is not trusted.
-template <class T>
-bool forward(const ConvProblem& p, const T* x, const T* w, T* y, const Epilogue& e) {
+template <class T, class W>
+bool forward(const ConvProblem& p, const T* x, const W* w, T* y, const Epilogue& e) {
   // oneDNN's ReLU turns NaN into 0, which would hide a diverged network: ReLU is applied by our own loop.
   const bool inside = !e.fused.is_relu();
-  const auto plan = find_plan(Pass::forward, type_of<T>, p, e.bias != nullptr, inside ? e.fused : scalar::Fused{});
+  const auto plan = find_plan(Pass::forward, type_of<T>, type_of<W>, p, e.bias != nullptr, inside ? e.fused : scalar::Fused{});
   if (!plan->usable) return false;
   onednn::Arguments arguments{{DNNL_ARG_SRC, onednn::wrap(plan->x, x)},
                               {DNNL_ARG_WEIGHTS, to_own_weights("conv3d", *plan, w)},
@@ -218,9 +200,9 @@ bool forward(const ConvProblem& p, const T* x, const T* w, T* y, const Epilogue&
   return true;
 }
 
-template <class T>
-bool data(const ConvProblem& p, const T* gy, const T* w, T* gx) {
-  const auto plan = find_plan(Pass::data, type_of<T>, p);
+template <class T, class W>
+bool data(const ConvProblem& p, const T* gy, const W* w, T* gx) {
+  const auto plan = find_plan(Pass::data, type_of<T>, type_of<W>, p);
   if (!plan->usable) return false;
   onednn::execute("conv_data", plan->primitive, plan->scratchpad,
                   {{DNNL_ARG_DIFF_DST, onednn::wrap(plan->y, gy)},
@@ -266,7 +248,7 @@ std::vector<Part> parts_of(const ConvProblem& p, onednn::Type type) {
   const auto add = [&](const ConvProblem& part, std::int64_t x, std::int64_t y) {
     parts.push_back({.p = part, .x = x, .y = y, .plan = nullptr});
     if (type != onednn::Type::f32 || !winograd::suits(Pass::weight, part))
-      parts.back().plan = find_plan(Pass::weight, type, part);
+      parts.back().plan = find_plan(Pass::weight, type, onednn::Type::f32, part);
   };
   if (p.batch * volume(p.out) <= cells_at_once || p.in_channels == 0 || volume(p.in) == 0) {
     add(p, 0, 0);
@@ -318,6 +300,7 @@ template <>
 void conv_forward(const ConvProblem& asked, const float* x, const float* w, float* y, const Epilogue& e) {
   const ReducedConv reduced(asked);
   const float* kept = reduced.kept(w);
+  if (patches::suits<float>(Pass::forward, reduced.problem())) return patches::conv_forward(reduced.problem(), x, kept, y, e);
   if (winograd::suits(Pass::forward, reduced.problem())) return winograd::conv_forward(reduced.problem(), x, kept, y, e);
   if (!forward(reduced.problem(), x, kept, y, e)) gathered::conv_forward(reduced.problem(), x, kept, y, e);
 }
@@ -327,6 +310,7 @@ void conv_data(const ConvProblem& asked, const float* gy, const float* w, float*
   const ReducedConv reduced(asked);
   const ConvProblem& p = reduced.problem();
   const float* kept = reduced.kept(w);
+  if (patches::suits<float>(Pass::data, p)) return patches::conv_data(p, gy, kept, gx, e);
   if (winograd::suits(Pass::data, p)) return winograd::conv_data(p, gy, kept, gx, e);
   if (!data(p, gy, kept, gx)) return gathered::conv_data(p, gy, kept, gx, e);
   apply_epilogue_parallel(e, p.batch * volume(p.in), p.in_channels, gx);
@@ -336,6 +320,10 @@ template <>
 void conv_weight(const ConvProblem& asked, const float* x, const float* gy, float* gw) {
   const ReducedConv reduced(asked);
   float* const kept = reduced.room(gw);
+  if (patches::suits<float>(Pass::weight, reduced.problem())) {
+    patches::conv_weight(reduced.problem(), x, gy, kept);
+    return reduced.place(kept, gw);
+  }
   add_up(parts_of(reduced.problem(), onednn::Type::f32), weights_of(reduced.problem()), kept, [&](const Part& part) {
     if (!part.plan) winograd::conv_weight(part.p, x + part.x, gy + part.y, kept);
     else if (part.plan->usable) weight(*part.plan, x + part.x, gy + part.y, kept);
@@ -344,31 +332,54 @@ void conv_weight(const ConvProblem& asked, const float* x, const float* gy, floa
   reduced.place(kept, gw);
 }
 
-bool native::conv_forward(const ConvProblem& asked, const BFloat16* x, const BFloat16* w, BFloat16* y, const Epilogue& e) {
-  if (!onednn::has_bfloat16()) return false;
+template <class W>
+bool native::conv_forward(const ConvProblem& asked, const BFloat16* x, const W* w, BFloat16* y, const Epilogue& e) {
   const ReducedConv reduced(asked);
-  return forward(reduced.problem(), x, reduced.kept(w), y, e);
+  if (patches::suits<BFloat16>(Pass::forward, reduced.problem()))
+    return patches::conv_forward(reduced.problem(), x, reduced.kept(w), y, e), true;
+  return onednn::has_bfloat16() && forward(reduced.problem(), x, reduced.kept(w), y, e);
 }
 
-bool native::conv_data(const ConvProblem& asked, const BFloat16* gy, const BFloat16* w, BFloat16* gx) {
-  if (!onednn::has_bfloat16()) return false;
+template <class W>
+bool native::conv_data(const ConvProblem& asked, const BFloat16* gy, const W* w, BFloat16* gx) {
   const ReducedConv reduced(asked);
-  return data(reduced.problem(), gy, reduced.kept(w), gx);
+  if (patches::suits<BFloat16>(Pass::data, reduced.problem()))
+    return patches::conv_data(reduced.problem(), gy, reduced.kept(w), gx), true;
+  return onednn::has_bfloat16() && data(reduced.problem(), gy, reduced.kept(w), gx);
 }
 
-bool native::conv_weight(const ConvProblem& asked, const BFloat16* x, const BFloat16* gy, BFloat16* gw) {
-  if (!onednn::has_bfloat16()) return false;
+template <class W>
+bool native::conv_weight(const ConvProblem& asked, const BFloat16* x, const BFloat16* gy, W* gw) {
   const ReducedConv reduced(asked);
+  if (patches::suits<BFloat16>(Pass::weight, reduced.problem())) {
+    W* const kept = reduced.room(gw);
+    patches::conv_weight(reduced.problem(), x, gy, kept);
+    return reduced.place(kept, gw), true;
+  }
+  if (!onednn::has_bfloat16()) return false;
   const auto parts = parts_of(reduced.problem(), onednn::Type::bf16);
   if (!std::ranges::all_of(parts, [](const Part& part) { return part.plan->usable; })) return false;
   const std::int64_t count = weights_of(reduced.problem());
-  thread_local ThreadBuffer buffer;
-  auto* const sums = static_cast<float*>(buffer.reserve(static_cast<std::size_t>(count) * sizeof(float)));
+  W* const kept = reduced.room(gw);
+  float* sums = nullptr;
+  if constexpr (std::is_same_v<W, float>) {
+    sums = kept;
+  } else {
+    thread_local ThreadBuffer buffer;
+    sums = static_cast<float*>(buffer.reserve(static_cast<std::size_t>(count) * sizeof(float)));
+  }
   add_up(parts, count, sums, [&](const Part& part) { weight(*part.plan, x + part.x, gy + part.y, sums); });
-  BFloat16* const kept = reduced.room(gw);
-  detail::convert(sums, kept, count);
+  if constexpr (!std::is_same_v<W, float>) detail::convert(sums, kept, count);
   reduced.place(kept, gw);
   return true;
 }
+
+#define MPIGRAD_MAKE(W)                                                                                          \
+  template bool native::conv_forward(const ConvProblem&, const BFloat16*, const W*, BFloat16*, const Epilogue&); \
+  template bool native::conv_data(const ConvProblem&, const BFloat16*, const W*, BFloat16*);                     \
+  template bool native::conv_weight(const ConvProblem&, const BFloat16*, const BFloat16*, W*);
+MPIGRAD_MAKE(BFloat16)
+MPIGRAD_MAKE(float)
+#undef MPIGRAD_MAKE
 
 }  // namespace mpigrad::cpu

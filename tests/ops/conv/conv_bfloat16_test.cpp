@@ -13,7 +13,9 @@
 #include "ops/conv/conv.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/random/random.h"
+#include "ops/reduce/reduce.h"
 #include "tests/ops/kernel_problems.h"
+#include "tests/support/relative_error.h"
 #include "tests/support/skip.h"
 
 using namespace mpigrad;
@@ -24,6 +26,7 @@ namespace {
 Tensor numbers(const Shape& shape, std::uint64_t key) { return random_normal(shape, {.key = key}, 0, 1, DType::bfloat16); }
 
 std::vector<double> values(const Tensor& x) { return x.to_vector(); }
+bool same(const Tensor& a, const Tensor& b) { return a.type() == b.type() && a.to_vector() == b.to_vector(); }
 
 // Allows half a unit in the last of 8 digits, plus the error of summation in float32 and of flushing subnormal numbers to 0,
 // relative to the same sum over magnitudes.
@@ -79,6 +82,17 @@ int check_problem(const ConvProblem& p, std::uint64_t key) {
   reference::conv_weight(p, xs.data(), gs.data(), gw.data());
   reference::conv_weight(p, ax.data(), ag.data(), w_scale.data());
   check_close("weight", conv_weight(x, g, p.kernel, a), gw, w_scale);
+  // Weights of float32 give the same numbers (instructions for bfloat16 round them), and gradients that are not rounded.
+  const auto w32 = [&, &w = w](Pass pass) {
+    return cast(w, DType::float32) * (native_implementation_of(pass, p).empty() ? 1 : 1 + 0x1p-12);
+  };
+  CHECK(same(conv_data(g, w32(Pass::data), p.in, a), conv_data(g, w, p.in, a)));
+  CHECK(same(local::conv_bias_activation(x, w32(Pass::forward), bias, Activation::relu, a),
+             local::conv_bias_activation(x, w, bias, Activation::relu, a)));
+  const auto gw32 = conv_weight(x, g, p.kernel, a, DType::float32);
+  CHECK(gw32.dtype() == DType::float32);
+  const auto sums = gw32.to_vector();
+  for (std::size_t i = 0; i < gw.size(); ++i) REQUIRE(std::abs(sums[i] - gw[i]) <= 1e-5 * w_scale[i] + 1e-30);
   int native = 0;
   for (const Pass pass : {Pass::forward, Pass::data, Pass::weight}) native += !native_implementation_of(pass, p).empty();
   return native;
@@ -150,4 +164,31 @@ TEST_CASE("bfloat16 convolutions and their gradients are recorded in 16 bits") {
   for (const auto& entry : tape.entries())
     for (const auto& input : entry.inputs) CHECK(input.dtype() == DType::bfloat16);
   for (const auto& gradient : tape.vjp({y}, {numbers(y.shape(), 3)}, {x, w})) CHECK(gradient.dtype() == DType::bfloat16);
+}
+
+TEST_CASE("16-bit convolutions with float32 weights have float32 gradients of weights, up to second order") {
+  for (const DType type : {DType::bfloat16, DType::float16}) {
+    const auto of = [&](const Shape& shape, std::uint64_t key, DType t) { return random_normal(shape, {.key = key}, 0, 0.1, t); };
+    const Tensor x = of({1, 6, 6, 6, 16}, 1, type).as_variable(), w = of({16, 3, 3, 3, 16}, 2, DType::float32).as_variable();
+    const ConvAttributes a{.padding = 1};
+    // |d sum(y^2) / dw|^2 and its gradients, in 16 bits with float32 weights and in float64.
+    const auto gradients = [&](const Tensor& of_x, const Tensor& of_w) {
+      Tape outer;
+      Tensor square;
+      {
+        Tape inner;
+        const auto y = local::conv(of_x, of_w, a);
+        const auto first = inner.gradient(sum(mpigrad::square(cast(y, DType::float64))), {of_w});
+        CHECK(first[0].dtype() == of_w.dtype());
+        square = sum(mpigrad::square(cast(first[0], DType::float64)));
+      }
+      return outer.gradient(square, {of_x, of_w});
+    };
+    const auto found = gradients(x, w);
+    const auto expected = gradients(cast(x, DType::float64).as_variable(), cast(w, DType::float64).as_variable());
+    CHECK(found[0].dtype() == type);
+    CHECK(found[1].dtype() == DType::float32);
+    for (std::size_t i = 0; i < 2; ++i)
+      CHECK(relative_error(found[i].to_vector(), expected[i].to_vector()) < (type == DType::bfloat16 ? 0.02 : 0.003));
+  }
 }
