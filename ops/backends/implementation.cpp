@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 #include "framework/base/target_clones.h"
 
 namespace mpigrad::cpu {
@@ -29,11 +33,26 @@ std::string_view own_instruction_set() {
 #endif
 }
 
+// True if the processor multiplies tiles of bfloat16 (AMX), whether or not the operating system permits it.
+bool processor_has_amx() {
+#ifdef __x86_64__
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned amx_bf16 = 1U << 22;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & amx_bf16) != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 std::string instruction_sets() {
   std::string text = fmt::format("own loops {}", own_instruction_set());
-  if (const auto set = onednn_instruction_set(); !set.empty()) text = fmt::format("oneDNN {}, {}", set, text);
+  if (const auto set = onednn_instruction_set(); !set.empty()) {
+    // oneDNN asks Linux for the permission (arch_prctl) itself; no loop of our own uses tiles.
+    const bool unused = processor_has_amx() && set.find("AMX") == std::string::npos;
+    text = fmt::format("oneDNN {}{}, {}", set, unused ? " (not the processor's AMX)" : "", text);
+  }
   if (const auto kernels = blas_kernels(); !kernels.empty()) text += fmt::format(", OpenBLAS {}", kernels);
   return text;
 }

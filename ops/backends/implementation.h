@@ -12,7 +12,8 @@ bool onednn_present();
 
 // The instruction sets in use: "oneDNN AVX2, own loops AVX-512, OpenBLAS Haswell". ONEDNN_MAX_CPU_ISA limits the first of them,
 // OPENBLAS_CORETYPE the last; our own loops use the instructions of the processor on x86, those of the compiler's flags
-// elsewhere: "own loops NEON".
+// elsewhere: "own loops NEON". "oneDNN AVX-512 with AMX" is the set that makes bfloat16 fast; "(not the processor's AMX)" means
+// that the processor has it, but that a limit, an old oneDNN or the operating system keeps oneDNN from it.
 std::string instruction_sets();
 
 enum class Pass : std::uint8_t { forward, data, weight };
