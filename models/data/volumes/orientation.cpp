@@ -76,6 +76,19 @@ double shear_of(const VolumeHeader& header) {
   return most;
 }
 
+std::string spacing_difference(const VolumeHeader& header) {
+  constexpr double tolerance = 0.01;
+  if (!header.placed) return "";
+  std::array<double, 3> steps{};
+  for (std::size_t a = 0; a < 3; ++a) steps[a] = std::hypot(header.affine[2 - a], header.affine[6 - a], header.affine[10 - a]);
+  const auto& mm = header.spacing;
+  for (std::size_t a = 0; a < 3; ++a)
+    if (!(std::abs(steps[a] - mm[a]) <= tolerance * mm[a]))
+      return fmt::format("cells of {:.4g} x {:.4g} x {:.4g} mm [z, y, x], and places them {:.4g} x {:.4g} x {:.4g} mm apart",
+                         mm[0], mm[1], mm[2], steps[0], steps[1], steps[2]);
+  return "";
+}
+
 Augmentation turn_between(const std::string& from, const std::string& to) {
   for (const auto& text : {from, to})
     require(is_orientation(text), "[data] '{}' is no orientation such as RAS: one letter each of R or L, A or P, S or I", text);

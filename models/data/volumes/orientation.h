@@ -17,6 +17,9 @@ std::string orientation_of(const VolumeHeader& header);
 bool is_orientation(const std::string& text);
 // The largest |cosine| of the angle between two axes: 0 if all angles are right, 1 if two axes are parallel.
 double shear_of(const VolumeHeader& header);
+// Where the spacing (pixdim of NIfTI) and the steps of the affine map differ by more than 1 %: "cells of A x B x C mm [z, y, x],
+// and places them D x E x F mm apart"; else, and where the file does not place its cells, "".
+std::string spacing_difference(const VolumeHeader& header);
 
 // The exchange and the flips of axes that turn a volume of the orientation `from` to the orientation `to`; without shifts. Error:
 // a text that is no orientation.

@@ -80,18 +80,7 @@ void count_labels(const std::vector<std::int32_t>& labels, CaseFindings& f) {
 
 // A spacing (pixdim of NIfTI) that is not the length of the steps of the affine map.
 void compare_spacing(const std::string& name, const data::VolumeHeader& header, CaseFindings& f) {
-  constexpr double tolerance = 0.01;
-  if (!header.placed) return;
-  std::array<double, 3> steps{};
-  for (std::size_t a = 0; a < 3; ++a) steps[a] = std::hypot(header.affine[2 - a], header.affine[6 - a], header.affine[10 - a]);
-  const auto& mm = header.spacing;
-  for (std::size_t a = 0; a < 3; ++a)
-    if (!(std::abs(steps[a] - mm[a]) <= tolerance * mm[a])) {
-      f.problems.push_back(
-          fmt::format("{} says cells of {:.4g} x {:.4g} x {:.4g} mm [z, y, x], and places them {:.4g} x {:.4g} x {:.4g} mm apart",
-                      name, mm[0], mm[1], mm[2], steps[0], steps[1], steps[2]));
-      return;
-    }
+  if (const auto text = data::spacing_difference(header); !text.empty()) f.problems.push_back(name + " says " + text);
 }
 
 std::int64_t bytes_of(const fs::path& path) {

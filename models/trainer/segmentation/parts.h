@@ -92,8 +92,9 @@ Volumes open(const Communicator& world, const std::string& path, const DataOptio
              const Trained& trained);
 // [D, H, W] of a sample in its file.
 Shape stored_extents(const Volumes& volumes, std::int64_t sample);
-// Says on rank 0, a line for each case: volumes that are resampled to the spacings of the training, volumes whose axes are not at
-// right angles, and, if `of_training`, volumes that do not say their orientation.
+// Says on rank 0, a line for each case: volumes that are resampled to the spacings of the training, volumes with a spacing that
+// is not that of their affine map, volumes whose axes are not at right angles, and, if `of_training`, volumes that do not say
+// their orientation.
 void warn_of_geometry(const Communicator& world, const Volumes& volumes, const Trained& trained, bool of_training);
 // What is missing between 0 and the largest of these sorted labels, in a line that names the keys that help; "": nothing.
 std::string label_gaps(const std::vector<std::int64_t>& labels, const std::string& data);

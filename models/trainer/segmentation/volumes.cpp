@@ -82,13 +82,15 @@ void warn_of_geometry(const Communicator& world, const Volumes& volumes, const T
       if (count++ == 0) first = text;
     }
   };
-  Found resampled, sheared, unplaced;
+  Found resampled, sheared, unplaced, apart;
   const auto text = [](const std::array<double, 3>& mm) { return fmt::format("{:.4g} x {:.4g} x {:.4g}", mm[0], mm[1], mm[2]); };
   for (std::int64_t i = 0; i < folder->size(); ++i) {
     const auto header = folder->turned_header(i);
     const auto name = folder->name_of_sample(i);
     if (!trained.spacing && folder->extents_of(i) != header.extents)
       resampled.add(fmt::format("{}, {} mm [z, y, x] to {}", name, text(header.spacing), text(folder->spacing_of(i))));
+    if (const auto difference = data::spacing_difference(header); !difference.empty())
+      apart.add(fmt::format("{} says {}", name, difference));
     if (trained.orientation.empty()) continue;
     constexpr double most_shear = 0.01;
     if (const double shear = data::shear_of(header); header.placed && shear > most_shear)
@@ -101,6 +103,7 @@ void warn_of_geometry(const Communicator& world, const Volumes& volumes, const T
       fmt::print(stderr, "warning: {} of {} volumes {} ({})\n", found.count, folder->size(), what, found.first);
   };
   say(resampled, "are resampled to the spacings of the training's volumes");
+  say(apart, "have a spacing that is not that of their affine map: the spacing is taken");
   say(sheared, "have axes that are not at right angles: their nearest axes are taken");
   say(unplaced, "do not say their orientation: they are taken as stored");
 }

@@ -57,7 +57,7 @@ open(f"{work}/nnunet/dataset.json", "w").write('{"channel_names": {"0": "a", "1"
 nifti("plain/v.nii", values, "f", 16)
 nifti("turned/v.nii", values[::-1], "f", 16, (-1, -1, -1))
 nifti("unsaid/v.nii", values, "f", 16, None)
-for name, changes in ("sheared", {284: 0.3}), ("coarse", {88: 2.0, 320: 2.0}):  # y leans towards x; planes 2 mm apart
+for name, changes in ("sheared", {284: 0.3}), ("coarse", {88: 2.0, 320: 2.0}), ("contradicting", {88: 1.5}):  # y leans towards x; planes 2 mm apart
     nifti(f"{name}/v.nii", values, "f", 16)
     with open(f"{work}/{name}/v.nii", "r+b") as f:
         for at, value in changes.items(): f.seek(at), f.write(struct.pack("<f", value))
@@ -164,6 +164,9 @@ unet3d --data "$work/unplaced" --out "$work/unplaced_run"
 judge 'so are volumes of a training' warns '5 of 5 volumes do not say their orientation: they are taken as stored (.*v0.nii)'
 predict sheared "$work/balls_run/weights.h5" sheared_run
 judge 'axes that are not at right angles are said' warns '1 of 1 volumes have axes that are not at right angles: .*v.nii, 16.7 degrees'
+predict contradicting "$work/balls_run/weights.h5" contradicting_run
+judge 'so is a spacing that is not that of the affine map' warns \
+  '1 of 1 volumes have a spacing that is not that of their affine map: .*v.nii says cells of 1.5 x 1 x 1 mm .* places them 1 x 1 x 1 mm apart'
 predict coarse "$work/balls_run/weights.h5" coarse_run
 judge 'so is a volume that is resampled' warns '1 of 1 volumes are resampled .*v.nii, 2 x 1 x 1 mm \[z, y, x\] to 1 x 1 x 1)'
 judge 'whose classes are on its own cells' test "$(wc -c <"$work/coarse_run/v.nii")" -eq 1312
