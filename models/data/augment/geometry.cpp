@@ -107,6 +107,11 @@ BasicSample<T> resized_in(const BasicSample<T>& x, const Window& window, const S
     require(window.begin[i] >= 0 && window.begin[i] < window.end[i] && window.end[i] <= static_cast<double>(x.extents[a]),
             "[augment] the window [{}, {}) along axis {} is not inside {} cells", window.begin[i], window.end[i], a,
             x.extents[a]);
+    const bool whole_axis = window.begin[i] == 0 && window.end[i] == static_cast<double>(x.extents[a]);
+    if (filter == Filter::cubic && x.extents[a] > 1 && static_cast<double>(to[a]) >= window.end[i] - window.begin[i]) {
+      if (!whole_axis || to[a] != x.extents[a]) y = splined(*from, a, window.begin[i], window.end[i], to[a]), from = &y;
+      continue;
+    }
     const auto taps =
         (filter == Filter::linear ? linear_taps<T> : area_taps<T>)(x.extents[a], window.begin[i], window.end[i], to[a]);
     if (!taps.nothing(x.extents[a])) y = along_axis(*from, a, taps), from = &y;

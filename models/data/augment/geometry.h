@@ -18,6 +18,7 @@ Window whole(const Shape& extents);
 enum class Filter : std::uint8_t {
   linear,  // the two nearest cells along each axis
   area,    // the mean over the output cell's box where the box is larger than a stored cell, else linear
+  cubic,   // the mean, too, else splined(); values may leave the range of those between which they lie
 };
 
 // Resamples the window to `to` cells: output i along an axis is at the stored coordinate begin + (i + 1/2) (end - begin) / to -
@@ -25,6 +26,11 @@ enum class Filter : std::uint8_t {
 Sample resized(const Sample& x, const Window& window, const Shape& to, Filter filter);
 // In double, no result leaves the range of the values that it averages, and values of weight 0 do not contribute.
 WideSample resized(const WideSample& x, const Window& window, const Shape& to, Filter filter);
+
+// One axis resampled to `to` cells at the places of resized(), by the cubic B-spline through the values of the whole axis, which
+// goes on with its last cells' values: scipy.ndimage.zoom(order = 3, mode = "nearest", grid_mode = True), as nnU-Net resamples.
+template <class T>
+BasicSample<T> splined(const BasicSample<T>& x, int axis, double begin, double end, std::int64_t to);
 
 // How a sample gets the requested extents.
 enum class Fit : std::uint8_t {

@@ -164,7 +164,8 @@ struct VolumeFolder::State {
     require_host_memory(fmt::format("[data] {} at {}", file.images.front().string(), file.extents), 2 * bytes);
     augment::Sample sample;
     sample.extents = file.stored_extents, sample.channels = type.channels, sample.values = std::move(values);
-    return augment::resized(sample, augment::whole(sample.extents), file.extents, augment::Filter::area).values;
+    const auto filter = options.cubic ? augment::Filter::cubic : augment::Filter::area;
+    return augment::resized(sample, augment::whole(sample.extents), file.extents, filter).values;
   }
 
   // [D, H, W, C] of the file, or of the files of all channels.

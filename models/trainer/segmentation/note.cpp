@@ -47,6 +47,7 @@ std::string to_note(const SegmentationProgram& program, const Trained& t) {
   add("classes", t.problem.outputs), add("channels", t.problem.channels), add("window", Json::array({w[0], w[1], w[2]}));
   add("normalisation", t.normalisation);
   if (t.spacing) add("spacing", *t.spacing);
+  if (t.interpolation != "linear") add("interpolation", t.interpolation);
   if (!t.label_map.empty()) add("label_map", t.label_map);
   if (!t.ignored.empty()) add("ignored_labels", t.ignored);
   if (t.channel_files) add("channel_files", true);
@@ -81,12 +82,14 @@ Trained trained_of(const SegmentationProgram& program, const std::string& weight
     t.problem.extents = {window[0], window[1], window[2]};
     document.at("normalisation").get_to(t.normalisation);
     if (document.contains("spacing")) t.spacing = document.at("spacing").get<std::array<double, 3>>();
+    t.interpolation = document.value("interpolation", t.interpolation);
     if (document.contains("label_map")) document.at("label_map").get_to(t.label_map);
     if (document.contains("ignored_labels")) document.at("ignored_labels").get_to(t.ignored);
     t.channel_files = document.value("channel_files", false);
   } catch (const Json::exception&) {
     known = false;
   }
+  known = known && (t.interpolation == "linear" || t.interpolation == "cubic");
   require(known && t.problem.outputs >= 2 && t.problem.channels >= 1 && t.problem.extents.elements() > 0,
           "[weights] {}: the note '{}' does not describe a network", weights, program.name);
   return t;

@@ -28,6 +28,7 @@ struct Trained {
   std::string orientation{};
   std::array<double, 3> least_spacing{}, most_spacing{};
   std::string normalisation = "whole";
+  std::string interpolation = "linear";  // of values that are resampled: linear or cubic
   std::vector<std::string> label_map{};  // "STORED=CLASS"
   std::vector<std::int64_t> ignored{};   // stored labels of cells that count in nothing
   bool channel_files = false;            // every channel of a volume is a file

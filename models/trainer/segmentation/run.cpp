@@ -85,6 +85,9 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
       .with_unit("mm")
       .with_default("as stored")
       .instead_of("--spacing");
+  keys.add(
+      "data.interpolation", o.trained.interpolation, one_of({"linear", "cubic"}),
+      "values of volumes that are resampled: linear, or by cubic B-splines as nnU-Net does; the mean along axes that lose cells");
   keys.add("data.orientation", o.orientation, orientation_rule(),
            "orientation to which volumes are turned by their files' affine maps, three letters such as RAS or LPS; stored: none");
   keys.add("data.normalise", o.trained.normalisation, one_of({"whole", "nonzero", "none"}),

@@ -24,6 +24,7 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
   require(fs::exists(path, error), "[data] {}: no such file or folder", path.string());
   const data::VolumesOptions options{.orientation = trained.orientation,
                                      .spacing = trained.spacing,
+                                     .cubic = trained.interpolation == "cubic",
                                      .least_spacing = trained.least_spacing,
                                      .most_spacing = trained.most_spacing,
                                      .labels = data::label_rules(trained.label_map, trained.ignored),

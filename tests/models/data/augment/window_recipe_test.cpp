@@ -275,6 +275,22 @@ TEST_CASE("window recipes: values change as the steps say") {
   for (const float v : flat.values.values) REQUIRE(static_cast<double>(v) == doctest::Approx(2).epsilon(1e-5));
 }
 
+TEST_CASE("resampling: cubic B-splines have the values of scipy.ndimage.zoom") {
+  augment::Sample sample({3, 4, 5}, 1);
+  for (std::size_t i = 0; i < sample.values.size(); ++i) sample.values[i] = static_cast<float>((i * 37 + 11) % 101) / 10;
+  const auto finer = augment::resized(sample, augment::whole(sample.extents), {5, 6, 8}, augment::Filter::cubic);
+  // scipy 1.x: zoom(x, (5/3, 6/4, 8/5), order=3, mode="nearest", grid_mode=True), every 17th value
+  const std::vector<double> expected{-0.0423689901, 6.53046116, 5.48048817, 6.82930679, 3.53125379,
+                                     5.72615716,    8.12589676, 7.32011144, 10.7944239, 6.60773237,
+                                     7.62196186,    8.71911739, 6.57300645, 5.59046478, 5.07560504};
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    CHECK(static_cast<double>(finer.values[17 * i]) == doctest::Approx(expected[i]).epsilon(2e-6));
+  // Axes that keep their cells keep their values, axes that lose cells have the mean.
+  CHECK(augment::resized(sample, augment::whole(sample.extents), {3, 4, 5}, augment::Filter::cubic).values == sample.values);
+  CHECK(augment::resized(sample, augment::whole(sample.extents), {3, 2, 5}, augment::Filter::cubic).values ==
+        augment::resized(sample, augment::whole(sample.extents), {3, 2, 5}, augment::Filter::area).values);
+}
+
 TEST_CASE("window recipes: what cannot be is refused") {
   const auto source = std::make_shared<Balls>(Shape{8, 8, 8});
   CHECK(has(error_text([&] { augment::parse_recipe("turn", {}).require_windows(); }), "no step for windows"));
