@@ -53,7 +53,7 @@ TEST_CASE("C interface: blocks, and checkpoints of named tensors on other number
       mpigrad_tensor p;
       ok(mpigrad_optimizer_parameter(sgd, 0, &p));
       if (writes) {
-        list[0] = start;
+        list[0] = start, seen[0] = comm.rank();
         CHECK(refusal(mpigrad_checkpoint_write(file.c_str(), world, 2, names, list, sgd, to))
                   .find(comm.size() == 1 ? "no refusal" : "counts") != std::string::npos);
         seen[0] = 40, seen[1] = 41, seen[2] = 42;

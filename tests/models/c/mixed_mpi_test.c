@@ -51,7 +51,7 @@ static void test_messages(void) {
   MPI_Comm_free(&duplicate);  // the library has its own
   OK(mpigrad_comm_duplicate(of_own, &copy));
   const mpigrad_comm comms[4] = {of_world, of_own, of_duplicate, copy};
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 16; ++round) {
     const mpigrad_comm comm = comms[round % 4];
     const MPI_Comm mine = round % 2 ? own : MPI_COMM_WORLD;
     double in[4], out[4] = {round, rank, 2, 3}, all_in[2] = {rank, round}, all[2] = {0, 0};
