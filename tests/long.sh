@@ -33,6 +33,7 @@ address_ops|sanitizers.sh address tests/ops|the same: tests of ops
 address_comm|sanitizers.sh address tests/comm|the same: tests of comm
 address_models|sanitizers.sh address tests/models|the same: tests of models
 address_examples|sanitizers.sh address tests/examples|the same: tests of examples
+address_c|sanitizers.sh c|the same: the programs in C
 thread|sanitizers.sh thread|races and deadlocks between threads
 arm|arm.sh|library, lessons and `unit` for 64-bit Arm under qemu-user
 arm_packages|arm.sh packages|the same with MPI, HDF5, oneDNN, trainers from packages for arm64

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Builds the library and `unit` with GCC's sanitizers, in folders of their own, and runs the tests in parts:
 #
-#   sh tests/sanitizers.sh [address] [thread]      both where none is named
+#   sh tests/sanitizers.sh [address] [c] [thread]      all where none is named
 #
 #   address   addresses, leaks and undefined behaviour in one build; all tests. tests/fuzz.sh fuzzes the readers of files so
+#   c         the same for the programs in C of tests/models/c, under MPI; it does not build `unit`
 #   thread    races and deadlocks of what runs on several threads: ranks of the `threads` transport, watchdog, I/O thread, loaders.
 #             With OMP_NUM_THREADS=1, because libgomp is not instrumented and its barriers are not seen.
 #
@@ -19,15 +20,16 @@ outer_progress=${MPIGRAD_TEST_PROGRESS:-}
 . "$root/tests/watch.sh"
 lists=$root/tests/sanitizers
 case " $* " in
-  *' -h '* | *' --help '*) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *' -h '* | *' --help '*) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 for kind; do
   case $kind in
-    address | thread) ;;
-    *) die "sanitizers.sh knows address and thread, got $kind" ;;
+    address | c | thread) ;;
+    *) die "sanitizers.sh knows address, c and thread, got $kind" ;;
   esac
 done
-[ "$#" -gt 0 ] || set -- address thread
+[ "$#" -gt 0 ] || set -- address thread c
+choose_launcher
 
 passed=0 failed=0 skipped=0
 # Source files of `unit` with tests that use several threads, so that the thread sanitizer can find something.
@@ -41,15 +43,18 @@ too_long='CosmoFlow*12 steps*'
 # the order of sums.
 build_sanitized() {
   case $1 in
-    address) folder=$build/sanitize-address flags=address,undefined ;;
+    address | c) folder=$build/sanitize-address flags=address,undefined ;;
     thread) folder=$build/sanitize-thread flags=thread ;;
   esac
   say "building with -fsanitize=$flags in $folder"
   if [ ! -f "$folder/build.ninja" ]; then
-    meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Db_sanitize="$flags" -Dcpp_args='-g1 -fno-omit-frame-pointer' \
+    meson setup "$folder" "$root" --buildtype=plain -Doptimization=1 -Db_sanitize="$flags" -Dcpp_args='-g1 -fno-omit-frame-pointer' -Dc_args='-g1' \
       -Dtests=true -Dcuda=disabled >"$output" 2>&1 || return 1
   fi
-  ninja -C "$folder" tests/unit >"$output" 2>&1
+  targets=tests/unit
+  [ "$1" != c ] || targets='tests/c_interface tests/c_misuse tests/c_mixed_mpi'
+  # shellcheck disable=SC2086  # several words, or one
+  ninja -C "$folder" $targets >"$output" 2>&1
 }
 
 # part NAME COMMAND...: runs some tests of one build.
@@ -97,6 +102,17 @@ in_parts() {
   done
 }
 
+# The programs in C. They count their checks; a leak or a failed check on any rank ends the launcher with another status.
+c_programs() {
+  programs=$build/sanitize-address/tests
+  for run in '1 c_misuse' '1 c_interface' '2 c_interface' '2 c_mixed_mpi' '4 c_mixed_mpi'; do
+    # shellcheck disable=SC2086  # split into words
+    set -- $run
+    # shellcheck disable=SC2086
+    part "address sanitizer, $2 on $1 ranks" $MPIEXEC -n "$1" "$programs/$2" "$programs" "$root"
+  done
+}
+
 unset MPIGRAD_TEST_ALL  # the long tests take days here
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:detect_leaks=1"
@@ -108,6 +124,8 @@ export TSAN_OPTIONS="suppressions=$lists/thread.txt:second_deadlock_stack=1:hist
 # UCX, which MPICH may use, replaces madvise() in the C library; ending threads call it after the thread sanitizer has forgotten
 # them, which crashes.
 export UCX_MEM_MMAP_HOOK_MODE=none
+# hwloc, which MPICH uses, loads plugins, of which it leaks memory: also in a program with MPI_Init() and MPI_Finalize() only.
+export HWLOC_PLUGINS_PATH=/nonexistent
 fixed_addresses=
 if have setarch && setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses="setarch $(uname -m) -R"; fi
 
@@ -120,6 +138,7 @@ for kind; do
   fi
   case $kind in
     address) in_parts address "${MPIGRAD_SANITIZED_FILES:-*}" ;;
+    c) c_programs ;;
     thread) in_parts thread "$threaded" ;;
   esac
 done
