@@ -14,6 +14,7 @@
 //   models/nn/layers.cpp                layer_trace        T  the LayerTrace that is told which layers run
 //   models/nn/layers.cpp                no_batch_statistics T why norms may not use batch statistics
 //   ops/recompute.cpp                   innermost, depth   T  the recompute() that runs
+//   ops/loss/loss.cpp                   innermost_labels   T  labels of all micro-batches of a step, by which means divide
 //   ops/gpu_settings.cpp                mutex              P  set_gpu_settings(): how GPUs round and choose kernels
 //   framework/optim/optimizer.cpp       step_hook          P  callback after optimizer steps; framework/ knows no ranks
 //   models/train/restart/interruption.cpp first_signal, noted_at, asked, users_mutex P signals are delivered to the process

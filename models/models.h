@@ -36,7 +36,7 @@
 #include "models/networks/conv4.h"
 #include "models/networks/conv_vae.h"
 #include "models/networks/cosmoflow.h"
-#include "models/networks/described.h"
+#include "models/networks/described/described.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/fno3d.h"
 #include "models/networks/projection.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "models/c/handles.h"
-#include "models/networks/described.h"
+#include "models/networks/described/described.h"
 
 namespace mpigrad::capi {
 

@@ -161,12 +161,14 @@ double cross_entropy_weight(const Tensor& labels, std::int64_t classes, const Cr
 }
 
 namespace {
-thread_local const StepLabels* innermost = nullptr;
+thread_local const StepLabels* innermost_labels = nullptr;
 }  // namespace
 
-StepLabels::StepLabels(std::vector<Tensor> labels) : labels_(std::move(labels)), outer_(innermost) { innermost = this; }
-StepLabels::~StepLabels() { innermost = outer_; }
-const std::vector<Tensor>* StepLabels::current() { return innermost == nullptr ? nullptr : &innermost->labels_; }
+StepLabels::StepLabels(std::vector<Tensor> labels) : labels_(std::move(labels)), outer_(innermost_labels) {
+  innermost_labels = this;
+}
+StepLabels::~StepLabels() { innermost_labels = outer_; }
+const std::vector<Tensor>* StepLabels::current() { return innermost_labels == nullptr ? nullptr : &innermost_labels->labels_; }
 
 double mean_weight(const Tensor& labels, std::int64_t classes, const CrossEntropyOptions& options) {
   if (StepLabels::current() == nullptr) return cross_entropy_weight(labels, classes, options);

@@ -20,7 +20,7 @@
 
 #include "comm/process/threads.h"
 #include "models/mpigrad/trainer.h"
-#include "models/networks/described.h"
+#include "models/networks/described/described.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad::classify {

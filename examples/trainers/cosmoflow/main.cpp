@@ -16,7 +16,7 @@
 #include "models/evaluate/last_layer.h"
 #include "models/mpigrad/trainer.h"
 #include "models/networks/cosmoflow.h"
-#include "models/networks/described.h"
+#include "models/networks/described/described.h"
 #include "ops/loss/loss.h"
 
 namespace mpigrad {

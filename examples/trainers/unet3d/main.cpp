@@ -11,7 +11,7 @@
 
 #include "comm/process/threads.h"
 #include "models/mpigrad/trainer.h"
-#include "models/networks/described.h"
+#include "models/networks/described/described.h"
 #include "models/networks/unet3d.h"
 
 namespace mpigrad {

@@ -1,4 +1,4 @@
-#include "models/networks/described.h"
+#include "models/networks/described/described.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // Built without nlohmann-json.
 
-#include "models/networks/described.h"
+#include "models/networks/described/described.h"
 
 namespace mpigrad {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "framework/base/text_bounds.h"
-#include "models/networks/described.h"
+#include "models/networks/described/described.h"
 
 namespace mpigrad {
 namespace {
