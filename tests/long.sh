@@ -14,6 +14,7 @@ page=$root/tests/long.md
 # NAME | selection in meson's list, in `unit` by names, or a script | what it shows
 tests='
 comparison|unit comparison:*|30,000 new random windows, pools and norms against plain loops
+bfloat16|unit exact convolutions*|4,000 random convolutions in float32 and bfloat16, exact in all passes
 adjoint|unit adjoint fuzz*|200,000 random programs of communication: values, gradients, second derivatives
 adjoint_mpi|meson mpi_adjoint -n 4|30 random programs of each kind on four processes
 networks|unit CosmoFlow*,U-Net on*|12 steps of CosmoFlow on every grid, and the U-Net on whole volumes
