@@ -61,18 +61,31 @@ MPIGRAD_BODY void add_dots_body(std::int64_t rows, std::int64_t channels, const 
     }
 }
 
-// h = g, or factor g where (x - m) a + b <= 0.
+// h = g, or factor g where (x - m) a + b <= 0. Sums of a few rows in T, and of these sums in double.
 template <class E>
 MPIGRAD_BODY void add_norm_dots_body(std::int64_t rows, std::int64_t channels, const E* __restrict g, const E* __restrict x,
                                      const NormOfChannels<Computed<E>>& of, double* __restrict sum, double* __restrict dot) {
   using T = Computed<E>;
-  const T *m = of.m, *a = of.a, *b = of.b, factor = static_cast<T>(of.fused.factor);
-  for (std::int64_t r = 0; r < rows; ++r, g += channels, x += channels)
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const T xc = x[c], gc = g[c], h = (xc - m[c]) * a[c] + b[c] <= 0 ? factor * gc : gc;
-      sum[c] += static_cast<double>(h);
-      dot[c] += static_cast<double>(h) * (static_cast<double>(xc) - static_cast<double>(m[c]));
+  constexpr std::int64_t few = 16, most = 64;
+  const T factor = static_cast<T>(of.fused.factor);
+  for (std::int64_t first = 0; first < channels; first += most) {
+    const std::int64_t n = std::min(most, channels - first);
+    const T *m = of.m + first, *a = of.a + first, *b = of.b + first;
+    for (std::int64_t begin = 0; begin < rows; begin += few) {
+      T sums[most] = {}, dots[most] = {};
+      for (std::int64_t r = begin; r < std::min(begin + few, rows); ++r) {
+        const E *gr = g + r * channels + first, *xr = x + r * channels + first;
+#pragma omp simd
+        for (std::int64_t c = 0; c < n; ++c) {
+          const T gc = gr[c], d = T{xr[c]} - m[c], h = d * a[c] + b[c] <= 0 ? factor * gc : gc;
+          sums[c] += h;
+          dots[c] += h * d;
+        }
+      }
+      for (std::int64_t c = 0; c < n; ++c) sum[first + c] += static_cast<double>(sums[c]);
+      for (std::int64_t c = 0; c < n; ++c) dot[first + c] += static_cast<double>(dots[c]);
     }
+  }
 }
 
 // gx = a h + p (x - m) + q
