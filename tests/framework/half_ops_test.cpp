@@ -154,13 +154,13 @@ TEST_CASE("half: norms, activations and pools of random shapes are float32 ones,
       const Shape of_channels = per_sample ? Shape{shape[0], channels} : Shape{channels};
       const auto of = [&](std::uint64_t key) { return numbers(of_channels, DType::float32, key); };
       const auto m = of(4), a = of(5), b = of(6), r = abs(of(7));
-      const double slope = i % 4 == 0 ? 0 : i % 4 == 1 ? 0.25 : 1;
+      const scalar::Fused fused{i % 4 == 0 ? 0.0 : i % 4 == 1 ? 0.25 : 1.0};
       check(ops::ChannelMoments{per_sample}, {x});
       check(ops::ChannelDots{}, {g, x, m});
-      check(ops::ChannelAffine{slope}, {x, m, a, b});
-      check(ops::NormAdjoint{slope}, {g, x, m, a, b, r});
-      const auto y = check(ops::BiasActivation{slope}, {x, bias})[0];
-      check(ops::BiasActivationAdjoint{slope}, {g, y});
+      check(ops::ChannelAffine{fused}, {x, m, a, b});
+      check(ops::NormAdjoint{fused}, {g, x, m, a, b, r});
+      const auto y = check(ops::BiasActivation{fused}, {x, bias})[0];
+      check(ops::BiasActivationAdjoint{fused}, {g, y});
       const auto kernel = pick(1, 3), stride = pick(1, 3), padding = pick(0, kernel - 1);
       const PoolAttributes pool{.kernel = kernel, .stride = stride, .padding = padding};
       const Extent3 in = spatial_extent(x);
@@ -170,9 +170,9 @@ TEST_CASE("half: norms, activations and pools of random shapes are float32 ones,
                                .low = {padding, padding, padding},
                                .in = in,
                                .out = pool_outputs(in, pool)};
-      const auto pooled = check(ops::LeakyAvgPool{window, slope}, {x});
+      const auto pooled = check(ops::LeakyAvgPool{window, fused}, {x});
       const Tensor of_outputs = numbers(pooled[0].shape(), type, 10 * i + 8);
-      check(ops::LeakyAvgPoolAdjoint{window, slope}, {of_outputs, pooled[1]});
+      check(ops::LeakyAvgPoolAdjoint{window, fused}, {of_outputs, pooled[1]});
       check(ops::AvgPool{window}, {x});
       check(ops::AvgPoolAdjoint{window}, {of_outputs});
       const auto largest = check(ops::MaxPool{window}, {x});
