@@ -156,7 +156,7 @@ void run(const void* op, const OpFunctions& f, DeviceKind device, Inputs in, Out
   switch (device) {
     case DeviceKind::cpu:
       for (const auto& x : in)
-        if (x) (void)x.raw();  // this thread, and not one of a kernel's, waits for elements that are on their way
+        if (x && x.storage()) x.storage()->wait();  // on this thread, and not on one of a kernel's
       return run_on_cpu(op, f, in, out);
     case DeviceKind::cuda:
       if (!f.run_on_cuda) refuse_cuda(f.traits.name);

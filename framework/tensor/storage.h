@@ -45,6 +45,10 @@ class Storage {
   void await(std::shared_ptr<Arrival> arrival);
   // Storage whose memory is allocated by its first access, and filled by `arrival`.
   static std::shared_ptr<Storage> arriving(std::int64_t bytes, DeviceKind device, std::shared_ptr<Arrival> arrival);
+  // Waits as an access does, but does not restore dropped memory.
+  void wait() const {
+    if (incomplete_.load(std::memory_order_acquire) && !dropped_) complete();
+  }
   // The last one, also after it has finished.
   const std::shared_ptr<Arrival>& arrival() const { return arrival_; }
 

@@ -353,10 +353,16 @@ TEST_CASE("describe: layers on grids of their own, blocks of weights") {
   const auto parts = described({.grid = {.sample = 4}, .sharded_weights = true});
   CHECK(samples.reduced_bytes == 4 * samples.parameters);
   CHECK(samples.collective_bytes == 0);
+  // Replicated weights have divided state.
+  CHECK(static_cast<double>(samples.optimizer_bytes) ==
+        doctest::Approx(static_cast<double>(one.optimizer_bytes) / 4).epsilon(0.01));
+  CHECK(samples.gathered_bytes > samples.parameters * 4 / 5);
+  CHECK(to_string(samples).find("each of 4 ranks updates a part of the weights") != std::string::npos);
+  CHECK(to_string(both).find("every rank updates all of its weights: no parameter is replicated") != std::string::npos);
   for (const auto& split : {filters, channels, both, parts}) {
     CHECK(split.parameters == samples.parameters);
     CHECK(static_cast<double>(split.optimizer_bytes) ==
-          doctest::Approx(static_cast<double>(samples.optimizer_bytes) / 4).epsilon(0.01));
+          doctest::Approx(static_cast<double>(one.optimizer_bytes) / 4).epsilon(0.01));
     CHECK(split.collective_bytes > 0);
     CHECK(split.peak_bytes < one.peak_bytes);
   }
