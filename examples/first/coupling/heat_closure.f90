@@ -4,42 +4,10 @@
 !   mpiexec -n 2 build/examples/heat_closure
 
 module heat_closure
-  use heat_adjoint
-  use mpigrad
+  use heat_ops
   implicit none
   integer, parameter :: hidden = 8, epochs = 100
-  type(mpigrad_comm) :: world
-  type(mpigrad_halo) :: halo
-  type(mpigrad_op) :: updated
 contains
-
-  ! update() and its adjoint, as in heat.f90
-  integer(c_int) function forward(user, inputs, x, outputs, y) bind(C)
-    type(c_ptr), value :: user
-    integer(c_int), value :: inputs, outputs
-    type(mpigrad_tensor), intent(in) :: x(inputs)
-    type(mpigrad_tensor), intent(inout) :: y(outputs)
-    real(8), pointer :: k(:, :), u(:, :), next(:, :)
-    call mpigrad_tensor_read(x(1), k)
-    call mpigrad_tensor_read(x(2), u)
-    call mpigrad_tensor_write(y(1), next)
-    call update(u, k, next)
-    forward = 0
-  end function
-  integer(c_int) function adjoint(user, inputs, x, outputs, ybar, xbar) bind(C)
-    type(c_ptr), value :: user
-    integer(c_int), value :: inputs, outputs
-    type(mpigrad_tensor), intent(in) :: x(inputs), ybar(outputs)
-    type(mpigrad_tensor), intent(inout) :: xbar(inputs)
-    real(8), pointer :: k(:, :), u(:, :), nextbar(:, :), kbar(:, :), ubar(:, :)
-    call mpigrad_tensor_read(x(1), k)
-    call mpigrad_tensor_read(x(2), u)
-    call mpigrad_tensor_read(ybar(1), nextbar)
-    call mpigrad_tensor_write(xbar(1), kbar)
-    call mpigrad_tensor_write(xbar(2), ubar)
-    call update_adjoint(u, k, nextbar, ubar, kbar)
-    adjoint = 0
-  end function
 
   ! The closure: one hidden layer for each cell, between 0 and 1. p: weights and biases of both layers.
   function closure(u, p) result(c)
@@ -91,9 +59,7 @@ program heat
   real(8), pointer :: learned(:, :)
   integer :: epoch, i, j
   call initialise()
-  call mpigrad_comm_from_fortran(MPI_COMM_WORLD%mpi_val, world)
-  call mpigrad_halo_create(world, [ranks, 1], [0, 0], [1, 1], [1, 1], halo)
-  call mpigrad_op_create('update', 1, forward, adjoint, updated)
+  call make_ops()
   target = simulate()
 
   ! Equal on all ranks, because the seeds are.
