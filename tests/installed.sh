@@ -94,6 +94,12 @@ if [ -x "$build/examples/pack" ]; then  # with HDF5
 fi
 
 # ---- C and Fortran: no flags of C++
+complete() {
+  page=$prefix/share/mpigrad/c_interface.md
+  grep -q '^  MPIGRAD_REDUCE_SUM = 0' "$page" && grep -q '^typedef int (\*mpigrad_adjoint_function)' "$page" &&
+    grep -q '^ *integer(c_int) function mpigrad_adjoint_function' "$page" && grep -q '^Defaults: .*`method` `MPIGRAD_SOLVER_' "$page"
+}
+judge 'the reference page has constants, callbacks and defaults' complete
 if [ -f "$headers/comm/transport/mpi/mpi_comm.h" ] && pkg-config --exists mpich && have gcc; then
   of_mpi=$(pkg-config --cflags --libs mpich)
   cp "$root/examples/first/coupling/gradient.c" "$root"/examples/first/coupling/heat*.f90 .
@@ -105,7 +111,7 @@ if [ -f "$headers/comm/transport/mpi/mpi_comm.h" ] && pkg-config --exists mpich 
   judge 'gradient.c on 2 ranks' says '^rank 1: gradient 4 8 14$'
   if [ -x "$build/examples/heat_fortran" ]; then
     # shellcheck disable=SC2046,SC2086
-    run gfortran $(of_package --variable=fortran mpigrad-c) heat_code.f90 heat_adjoint.f90 heat.f90 -o heat \
+    run gfortran $(of_package --variable=fortran mpigrad-c) heat_code.f90 heat_adjoint.f90 heat_op.f90 heat.f90 -o heat \
       $(of_package --libs mpigrad-c) -lmpichfort $of_mpi
     judge 'the installed module and heat.f90 are compiled' succeeds
     run ./heat

@@ -134,6 +134,7 @@ Network::Network(const std::string& path, const Communicator& comm, const GridEx
   const auto& e = description_.extents;
   net_->build(input_layout(grid_, {extents.sample, e[0], e[1], e[2], description_.channels}), {.dtype = dtype});
   together(comm, [&] { load_checkpoint(path, *net_, {.averaged = true}); });
+  notes_.erase("averaged weights");  // steps change them
   require_same_parameters(fmt::format("[network] the ranks read different files {}", path), net_->parameters(), comm.transport());
 }
 
