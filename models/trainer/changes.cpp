@@ -15,6 +15,7 @@ constexpr const char *rate_note = "learning rate", *schedule_note = "schedule";
 std::string schedule_text(const Options& o, std::int64_t steps) {
   std::string text = o.schedule;
   if (o.schedule == "cosine" || o.schedule == "linear") text += fmt::format(" over {} epochs", o.training.fit.epochs);
+  if (o.schedule == "polynomial") text += fmt::format(" of power {} over {} epochs", o.power, o.training.fit.epochs);
   if (o.schedule == "step") text += fmt::format(" times {} after epochs {}", o.decay_factor, joined(boundaries_of(o), ", "));
   if (o.warm_up > 0)
     text += fmt::format(", {} epochs of warm-up", std::min(o.warm_up, static_cast<double>(o.training.fit.epochs)));
@@ -54,7 +55,7 @@ Notes option_notes(const Options& o, std::int64_t steps) {
               {"momentum of batch norm", number(o.norm_momentum)},
               {"statistics of batch norm", o.statistics},
               {"frozen parameters", o.freeze.empty() ? "none" : joined(o.freeze, " ")}};
-  if (takes_momentum(o)) notes["momentum"] = number(o.optimizer_options.momentum);
+  if (takes_momentum(o)) notes["momentum"] = number(o.optimizer_options.momentum) + (o.nesterov ? ", Nesterov" : "");
   return notes;
 }
 

@@ -46,7 +46,13 @@ bool takes_momentum(const Options& o) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(Parameters& parameters, const Options& o) {
-  return mpigrad::make_optimizer(o.optimizer, parameters, o.optimizer_options);
+  const auto& all = o.optimizer_options;
+  if (o.nesterov)
+    return std::make_unique<SGD>(
+        parameters,
+        SGDAttributes{
+            .learning_rate = all.learning_rate, .momentum = all.momentum, .nesterov = true, .weight_decay = all.weight_decay});
+  return mpigrad::make_optimizer(o.optimizer, parameters, all);
 }
 
 std::unique_ptr<AveragedWeights> make_averages(Parameters& parameters, const Options& o) {
@@ -68,6 +74,7 @@ Schedule make_schedule(const Options& o, std::int64_t steps_per_epoch) {
   Schedule rate = schedule::Constant{.rate = first};
   if (o.schedule == "cosine") rate = schedule::Cosine{.rate = first, .steps = after};
   if (o.schedule == "linear") rate = schedule::Polynomial{.rate = first, .steps = after};
+  if (o.schedule == "polynomial") rate = schedule::Polynomial{.rate = first, .steps = after, .power = o.power};
   if (o.schedule == "step") {
     schedule::Step step{.rate = first, .factor = o.decay_factor};
     for (const double epoch : boundaries_of(o)) step.milestones.push_back(std::max<std::int64_t>(0, steps(epoch) - warm_up));

@@ -2,9 +2,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
-#include <cstdio>
-
 #include "framework/base/joined.h"
 
 namespace mpigrad::trainer {
@@ -138,6 +135,7 @@ void add_training_keys(Keys& keys, Options& o) {
   keys.add("optimizer.momentum", o.optimizer_options.momentum, between(0, 0.99999),
            fmt::format("momentum of {}", joined(optimizers_with_momentum(), " and ")))
       .instead_of("--momentum");
+  keys.add("optimizer.nesterov", o.nesterov, "Nesterov's rule: sgd takes its step from where the momentum leads");
   keys.add("optimizer.weight_decay", o.optimizer_options.weight_decay, from(0), "decay of all weights except biases and norms")
       .instead_of("--weight-decay");
   keys.add("optimizer.clip_norm", o.training.fit.clip_norm, from(0), "largest global norm of the gradients; 0: no limit")
@@ -160,7 +158,8 @@ void add_training_keys(Keys& keys, Options& o) {
   keys.add("schedule.accumulate", o.training.fit.accumulate, whole(1, most_batch),
            "micro-batches in a batch, computed one after the other to save memory")
       .instead_of("--accumulate");
-  keys.add("schedule.shape", o.schedule, one_of({"constant", "cosine", "step", "linear"}), "schedule of the learning rate")
+  keys.add("schedule.shape", o.schedule, one_of({"constant", "cosine", "step", "linear", "polynomial"}),
+           "schedule of the learning rate")
       .instead_of("--schedule");
   keys.add("schedule.warm_up", o.warm_up, between(0, most_epochs), "time during which the learning rate rises from 0")
       .with_unit("epochs")
@@ -171,6 +170,7 @@ void add_training_keys(Keys& keys, Options& o) {
       .instead_of("--milestones");
   keys.add("schedule.decay_factor", o.decay_factor, above(0), "factor by which the shape `step` lowers the rate")
       .instead_of("--decay-factor");
+  keys.add("schedule.power", o.power, above(0), "exponent of the shape `polynomial`, (1 - step / steps)^power");
   keys.add("schedule.patience", o.training.patience, whole(0, most_epochs),
            "ends the training when schedule.metric was not better for this long; 0: never")
       .with_unit("epochs")
@@ -297,104 +297,6 @@ void add_training_flags(CLI::App& app, Options& o) {
 void add_size_flag(CLI::App& app, Options& o) {
   app.add_option("--size", o.size, "side of the volumes that --describe describes (default: the data's, else 128)")
       ->check(tool::whole_number(1, 1 << 20));
-}
-
-void check_device(const Options& o) {
-  if (o.autotune && current_device() != DeviceKind::cuda)
-    throw UsageError("precision.autotune times the kernels of a GPU: it needs --device cuda");
-  if (o.training.fit.graph && current_device() != DeviceKind::cuda)
-    throw UsageError("precision.graph repeats the work of a GPU: it needs --device cuda");
-}
-
-void check(const Options& o) {
-  if (o.batch % o.training.fit.accumulate != 0)
-    throw UsageError(fmt::format("schedule.batch {} cannot be computed in schedule.accumulate {} equal micro-batches", o.batch,
-                                 o.training.fit.accumulate));
-  if (o.describe && o.explain) throw UsageError("--describe and --explain: one of the two");
-  if (o.describe) return;
-  if (o.size != 0) throw UsageError("--size is for --describe; a training's volumes have their own size");
-  check_device(o);
-  if (o.communication == "none" && current_device() != DeviceKind::cpu)
-    throw UsageError("grid.communication none is for --device cpu");
-  const auto grid = parse_grid(o.grid, 1, Channels::split);
-  for (const auto* key : {"grid.boundaries", "grid.pipeline"})
-    if (o.given.contains(key) && grid.stage == 1)
-      throw UsageError(fmt::format("{} is for a pipeline, and --grid has no stages", key));
-  if (grid.stage > 1 && grid.channel > 1) throw UsageError("--grid: stage is not combined with filter and channel");
-  if (grid.stage > 1 && (o.sharded_weights || !o.grid_of.empty() || !o.onnx.empty() || o.communication == "none"))
-    throw UsageError(
-        "with stages in --grid there are no grid.layers, grid.sharded_weights, report.onnx and no grid.communication none");
-  if (o.profile && current_device() != DeviceKind::cpu) throw UsageError("report.profile is for --device cpu");
-  if (o.data.empty()) throw UsageError("--data is needed");
-  if (o.out.empty()) throw UsageError("--out must not be empty");
-  if (!o.weights.empty() && !o.resume.empty()) throw UsageError("--weights and --resume: one of the two");
-  for (const auto& entry : o.mllog_entries)
-    if (entry.find('=') == std::string::npos || entry.front() == '=')
-      throw UsageError("report.mllog_entries are NAME=TEXT, not " + entry);
-  if (!o.mllog_entries.empty() && !o.mllog) throw UsageError("report.mllog_entries needs report.mllog");
-  if (o.training.local_folder.empty() != (o.training.local_steps == 0))
-    throw UsageError("checkpoint.local_folder and checkpoint.local_steps: both or none");
-  if (!o.take.empty() && o.weights.empty()) throw UsageError("network.take is of network.weights");
-  if (o.allow_changes && o.resume.empty()) throw UsageError("checkpoint.allow_changes is of --resume");
-  if (o.take.size() > 1 && std::find(o.take.begin(), o.take.end(), "common") != o.take.end())
-    throw UsageError("network.take: `common`, or patterns");
-  if (o.training.fit.epochs == 0) throw UsageError("--epochs 0 trains nothing: the command `evaluate` scores weights");
-  if (o.training.larger_is_better && o.training.monitor.empty())
-    throw UsageError("schedule.larger_is_better is of schedule.metric: without one the training looks at a loss");
-  if (!std::is_sorted(o.milestones.begin(), o.milestones.end())) throw UsageError("schedule.milestones ascend");
-  for (const auto* option : {"schedule.milestones", "schedule.decay_factor"})
-    if (o.given.contains(option) && o.schedule != "step")
-      throw UsageError(fmt::format("{} is of schedule.shape step, not of {}", option, o.schedule));
-  if (o.given.contains("optimizer.momentum") && !takes_momentum(o))
-    throw UsageError(fmt::format("optimizer.momentum is of optimizer.name {}, not of {}",
-                                 joined(optimizers_with_momentum(), " and "), o.optimizer));
-}
-
-void warn_of(const Options& o, const std::vector<NoEffect>& table, int rank) {
-  auto given = o.given;
-  if (o.overwrite) given.insert("--overwrite");
-  for (const auto& row : table)
-    for (const auto* key : row.keys)
-      if (row.idle && rank == 0 && given.contains(key)) fmt::print(stderr, "warning: {} has no effect: {}\n", key, row.why);
-}
-
-void warn(const Options& o, const std::set<std::string>& own, int rank) {
-  auto effective = own;
-  if (o.describe) {
-    effective.insert({"data.path", "grid.extents", "grid.boundaries", "grid.pipeline", "grid.layers", "grid.sharded_weights",
-                      "schedule.batch", "schedule.accumulate", "precision.compute", "network.keep", "optimizer.name",
-                      "optimizer.momentum", "optimizer.replicated", "network.statistics"});
-    tool::warn_of_no_effect(o.given, effective, "--describe", rank);
-    return;
-  }
-  const auto& t = o.training;
-  const bool several = t.checkpoint_every > 0 || t.checkpoint_steps > 0 || t.checkpoint_minutes > 0;
-  const bool silent = o.communication == "none";
-  const char* single = "without checkpoint.epochs, checkpoint.steps or checkpoint.minutes at most one checkpoint is written";
-  warn_of(o,
-          {{t.patience == 0 && !t.keep_best,
-            {"schedule.metric", "schedule.larger_is_better"},
-            "it is of schedule.patience and checkpoint.best"},
-           {!silent && !several && o.resume.empty(), {"checkpoint.keep"}, single},
-           {!silent && !several, {"checkpoint.wait"}, "it is of checkpoint.epochs, checkpoint.steps and checkpoint.minutes"},
-           {!silent && !several && o.resume.empty(), {"checkpoint.mtbf"}, "it is an advice from the times of checkpoints"},
-           {silent,
-            {"checkpoint.epochs", "checkpoint.steps", "checkpoint.minutes", "checkpoint.keep", "checkpoint.best",
-             "checkpoint.wait", "checkpoint.mtbf", "checkpoint.time_limit", "checkpoint.local_folder", "checkpoint.local_steps",
-             "schedule.patience", "report.mllog", "report.mllog_entries", "report.noise_scale", "report.profile"},
-            "grid.communication none writes nothing"}},
-          rank);
-  if (rank != 0) return;
-  const auto epochs = static_cast<double>(o.training.fit.epochs);
-  if (o.warm_up > epochs)
-    fmt::print(stderr, "warning: schedule.warm_up {}: the learning rate still rises after {} epochs\n", o.warm_up,
-               o.training.fit.epochs);
-  if (!o.milestones.empty() && o.milestones.back() >= epochs)
-    fmt::print(stderr, "warning: schedule.milestones {}: nothing is lowered after the last of {} epochs\n", o.milestones.back(),
-               o.training.fit.epochs);
-  if (o.training.checkpoint_every > o.training.fit.epochs && o.resume.empty())
-    fmt::print(stderr, "warning: checkpoint.epochs {}: {} epochs write no checkpoint\n", o.training.checkpoint_every,
-               o.training.fit.epochs);
 }
 
 }  // namespace mpigrad::trainer

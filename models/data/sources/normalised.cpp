@@ -16,8 +16,12 @@ constexpr std::int64_t bytes_of_slab = 1 << 26;
 
 class NormalisedSource : public Source {
  public:
-  NormalisedSource(SourcePtr source, bool nonzero)
-      : source_(std::move(source)), type_(source_->sample_type()), nonzero_(nonzero) {
+  NormalisedSource(SourcePtr source, Normalisation normalisation, const std::vector<IntensityScale>& scales)
+      : source_(std::move(source)), type_(source_->sample_type()), nonzero_(normalisation == Normalisation::nonzero),
+        scales_(scales) {
+    if (scales_.empty()) scales_.resize(static_cast<std::size_t>(type_.channels));
+    measures_ = normalisation != Normalisation::none &&
+                std::any_of(scales_.begin(), scales_.end(), [](const IntensityScale& scale) { return scale.deviation == 0; });
     transform_ = type_.transform;
     type_.type = DType::float32, type_.transform = Transform::none;
   }
@@ -35,14 +39,22 @@ class NormalisedSource : public Source {
   }
 
   void read(std::int64_t sample, const Box& box, std::byte* out) const override {
-    const auto& statistics = of(sample);
+    static const std::vector<Statistics> none;
+    const auto& statistics = measures_ ? of(sample) : none;
     auto* values = reinterpret_cast<float*>(out);
     plain(sample, box, values);
     const auto channels = static_cast<std::size_t>(type_.channels);
     const auto count = static_cast<std::size_t>(box.elements()) * channels;
     for (std::size_t i = 0; i < count; ++i) {
-      if (nonzero_ && values[i] == 0) continue;
-      const auto& [mean, factor] = statistics[i % channels];
+      const auto c = i % channels;
+      if (const auto& scale = scales_[c]; scale.deviation > 0) {
+        require(std::isfinite(values[i]), "[data] {}: a value is {}", name_of_sample(sample), values[i]);
+        const auto clipped = std::clamp(static_cast<double>(values[i]), scale.low, scale.high);
+        values[i] = static_cast<float>((clipped - scale.mean) / scale.deviation);
+        continue;
+      }
+      if (!measures_ || (nonzero_ && values[i] == 0)) continue;
+      const auto& [mean, factor] = statistics[c];
       values[i] = static_cast<float>((static_cast<double>(values[i]) - mean) * factor);
     }
   }
@@ -120,17 +132,27 @@ class NormalisedSource : public Source {
   SourcePtr source_;
   SampleType type_;
   Transform transform_;
-  bool nonzero_;
+  bool nonzero_, measures_ = false;
+  std::vector<IntensityScale> scales_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::int64_t, std::vector<Statistics>> found_;  // references to its values stay valid
 };
 
 }  // namespace
 
-SourcePtr normalised(SourcePtr source, Normalisation normalisation) {
+SourcePtr normalised(SourcePtr source, Normalisation normalisation, const std::vector<IntensityScale>& scales) {
   require(source != nullptr, "[data] no source to normalise");
-  if (normalisation == Normalisation::none) return source;
-  return std::make_shared<NormalisedSource>(std::move(source), normalisation == Normalisation::nonzero);
+  if (normalisation == Normalisation::none && scales.empty()) return source;
+  const auto channels = source->channels();
+  require(scales.empty() || static_cast<std::int64_t>(scales.size()) == channels,
+          "[data] {} scales of intensities for {} channels", scales.size(), channels);
+  for (const auto& [low, high, mean, deviation] : scales)
+    require(std::isfinite(low) && std::isfinite(high) && std::isfinite(mean) && std::isfinite(deviation) && low <= high &&
+                deviation >= 0,
+            "[data] a scale of intensities is finite, from low to high, with a deviation that is not negative: {}, {}, mean {}, "
+            "deviation {}",
+            low, high, mean, deviation);
+  return std::make_shared<NormalisedSource>(std::move(source), normalisation, scales);
 }
 
 }  // namespace mpigrad::data

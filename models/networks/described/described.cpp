@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <sstream>
 
 #include "framework/base/joined.h"
 #include "models/networks/classifier.h"
 #include "models/networks/cosmoflow.h"
+#include "models/networks/residual_unet3d.h"
 #include "models/networks/unet3d.h"
 
 namespace mpigrad {
@@ -71,8 +73,44 @@ std::unique_ptr<nn::Module> make_classifier(const NetworkDescription& d) {
   return std::make_unique<Classifier>(options);
 }
 
+// "1x3x3 3x3x3": a triple for each level.
+std::vector<Triple> triples(const NetworkDescription& d, const std::string& name) {
+  std::vector<Triple> result;
+  std::istringstream words(setting<std::string>(d, name, ""));
+  for (std::string word; words >> word;) {
+    Triple triple = 1;
+    char first = 0, second = 0, rest = 0;
+    std::istringstream numbers(word);
+    require((numbers >> triple[0] >> first >> triple[1] >> second >> triple[2]) && first == 'x' && second == 'x' &&
+                !(numbers >> rest) && *std::min_element(triple.begin(), triple.end()) > 0,
+            "[network] network.{} has three whole numbers DxHxW above 0 for each level, such as 1x3x3; got '{}'", name, word);
+    result.push_back(triple);
+  }
+  return result;
+}
+
+const std::map<std::string, StatisticsOver> statistics_of_names{{"all", StatisticsOver::all},
+                                                                {"spatial", StatisticsOver::spatial_group},
+                                                                {"batch", StatisticsOver::batch_group},
+                                                                {"local", StatisticsOver::local}};
+
+std::unique_ptr<nn::Module> make_residual_unet(const NetworkDescription& d) {
+  ResidualUNet3dOptions o{.strides = triples(d, "strides"),
+                          .kernels = triples(d, "kernels"),
+                          .blocks = setting(d, "blocks", std::vector<std::int64_t>{}),
+                          .classes = d.outputs,
+                          .padding_mode = padding_of(d),
+                          .deep_supervision = setting(d, "deep_supervision", false),
+                          .recompute = setting(d, "recompute", false)};
+  if (const auto filters = setting(d, "filters", std::vector<std::int64_t>{}); !filters.empty()) o.filters = filters;
+  o.statistics = choice(d, "statistics", o.statistics, statistics_of_names);
+  return std::make_unique<ResidualUNet3d>(o);
+}
+
 std::unique_ptr<nn::Module> make_unet(const NetworkDescription& d) {
-  require_known(d, {"variant", "filters", "padding", "norm", "groups", "statistics", "norm_momentum", "recompute"});
+  require_known(d, {"variant", "filters", "padding", "norm", "groups", "statistics", "norm_momentum", "recompute", "strides",
+                    "kernels", "blocks", "deep_supervision"});
+  if (setting<std::string>(d, "variant", "") == "resenc") return make_residual_unet(d);
   UNet3dOptions options{.variant = choice(d, "variant", UNet3dVariant::mlperf,
                                           {{"mlperf", UNet3dVariant::mlperf}, {"lbann", UNet3dVariant::lbann}}),
                         .filters = setting(d, "filters", std::vector<std::int64_t>{}),
@@ -91,11 +129,7 @@ std::unique_ptr<nn::Module> make_unet(const NetworkDescription& d) {
                       {"layer", Kind::layer}});
   norm.groups = setting<std::int64_t>(d, "groups", 8);
   norm.momentum = setting(d, "norm_momentum", 0.9);
-  norm.statistics = choice(d, "statistics", norm.statistics,
-                           {{"all", StatisticsOver::all},
-                            {"spatial", StatisticsOver::spatial_group},
-                            {"batch", StatisticsOver::batch_group},
-                            {"local", StatisticsOver::local}});
+  norm.statistics = choice(d, "statistics", norm.statistics, statistics_of_names);
   options.norm = norm;
   return std::make_unique<UNet3d>(options);
 }

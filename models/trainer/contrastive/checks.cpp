@@ -57,6 +57,8 @@ std::vector<const char*> keys_of_training() {
           "schedule.warm_up",
           "schedule.milestones",
           "schedule.decay_factor",
+          "schedule.power",
+          "optimizer.nesterov",
           "optimizer.weight_decay",
           "optimizer.clip_norm",
           "checkpoint.epochs",

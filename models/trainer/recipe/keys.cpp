@@ -333,6 +333,8 @@ nlohmann::ordered_json Keys::json() const {
   return result;
 }
 
+std::string Keys::value(const std::string& name) { return literals((*this)[name]); }
+
 std::string Keys::toml() const {
   std::string top, rest, section;
   for (const auto& key : keys_)

@@ -75,6 +75,8 @@ class Keys {
   // The table as text and as JSON: name, type, default, range, unit, flag, help.
   std::string table() const;
   nlohmann::ordered_json json() const;
+  // The value of a key as TOML. Error: no such key.
+  std::string value(const std::string& name);
   // All values as TOML, with a section for each group. Keys whose default no value expresses are left out.
   std::string toml() const;
 

@@ -38,65 +38,69 @@ bool has_volumes(const fs::path& path) {
   return false;
 }
 
-Subject open_subject(const Communicator& world, const CheckOptions& o) {
+Subject open_subject(const Communicator& world, const std::string& data, const DataOptions& source, const Trained& trained) {
   Subject subject;
   bool files = false;
   of_input(world, [&] {
     std::error_code error;
-    require(fs::exists(o.data, error), "[data] {}: no such file or folder", o.data);
-    subject.dataset = read_dataset_file(o.data);
-    const auto folders = data_folders(o.data, true);
-    files = folders || has_volumes(o.data);
+    require(fs::exists(data, error), "[data] {}: no such file or folder", data);
+    subject.dataset = read_dataset_file(data);
+    const auto folders = data_folders(data, true);
+    files = folders || has_volumes(data);
     if (folders) subject.files = data::volume_cases(folders->images, folders->labels);
-    else if (files) subject.files = data::volume_cases(o.data, "");
+    else if (files) subject.files = data::volume_cases(data, "");
   });
-  if (!files) subject.source = open(world, o.data, o.source, true, o.trained).stored;
+  if (!files) subject.source = open(world, data, source, true, trained).stored;
   return subject;
 }
 
-// The findings for this rank's cases, by their numbers; several threads read files at once.
-Json own_findings(const Communicator& world, const CheckOptions& o, const Subject& subject) {
-  auto ignored = o.trained.ignored;
-  if (!o.given.contains("labels.ignore") && ignored.empty()) ignored = subject.dataset.ignored;
-  const auto rules = data::label_rules(o.trained.label_map, ignored);
-  const auto processors = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  const auto threads = o.workers > 0 ? o.workers : std::max<std::int64_t>(1, processors / world.size());
-  JobQueue queue(subject.source ? 0 : static_cast<int>(threads));
-  std::vector<std::pair<std::int64_t, std::future<CaseFindings>>> waiting;
-  for (std::int64_t i = world.rank(); i < subject.size(); i += world.size())
-    waiting.emplace_back(i, queue.submit([&, i] {
-      return subject.source ? findings_of(*subject.source, i)
-                            : findings_of(subject.files.cases[static_cast<std::size_t>(i)], rules);
-    }));
-  Json result = Json::array();
-  for (auto& [i, findings] : waiting) result.push_back({i, findings.get()});
-  return result;
-}
-
 }  // namespace
+
+AllFindings all_findings(const Communicator& world, const std::string& data, const DataOptions& source, const Trained& trained,
+                         bool ignores_given, std::int64_t workers, std::int64_t most_samples) {
+  const auto subject = open_subject(world, data, source, trained);
+  const auto size = subject.size();
+  const auto samples =
+      most_samples == 0 ? 0 : std::clamp<std::int64_t>(most_samples / std::max<std::int64_t>(1, size), 20, 10000);
+  std::string own;
+  trainer::together(world, [&] {
+    auto ignored = trained.ignored;
+    if (!ignores_given && ignored.empty()) ignored = subject.dataset.ignored;
+    const auto rules = data::label_rules(trained.label_map, ignored);
+    const auto processors = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+    const auto threads = workers > 0 ? workers : std::max<std::int64_t>(1, processors / world.size());
+    JobQueue queue(subject.source ? 0 : static_cast<int>(threads));
+    std::vector<std::pair<std::int64_t, std::future<CaseFindings>>> waiting;
+    for (std::int64_t i = world.rank(); i < size; i += world.size())
+      waiting.emplace_back(i, queue.submit([&, i] {
+        return subject.source ? findings_of(*subject.source, i, samples)
+                              : findings_of(subject.files.cases[static_cast<std::size_t>(i)], rules, samples);
+      }));
+    Json result = Json::array();
+    for (auto& [i, findings] : waiting) result.push_back({i, findings.get()});
+    own = result.dump(-1, ' ', false, Json::error_handler_t::replace);
+  });
+  AllFindings all{.dataset = subject.dataset, .channel_files = subject.files.channel_files};
+  all.cases.resize(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < world.size(); ++rank)
+    for (const auto& entry : Json::parse(text_of_rank(world.transport(), own, rank)))
+      all.cases[entry.at(0).get<std::size_t>()] = entry.at(1).get<CaseFindings>();
+  for (const auto& problem : subject.files.problems) all.problems.push_back(printable(problem));
+  for (const auto& path : subject.files.unused) all.problems.push_back(fmt::format("{} has no image", printable(path.string())));
+  for (const auto& each : all.cases) all.problems.insert(all.problems.end(), each.problems.begin(), each.problems.end());
+  const auto between = findings_between(all.cases, subject.dataset, data);
+  all.problems.insert(all.problems.end(), between.begin(), between.end());
+  return all;
+}
 
 int check(const Communicator& world, const CheckOptions& o) {
   if (o.data.empty()) throw UsageError("check needs the data: a folder or a file");
   const detail::SlowPhase phase;  // ranks wait for the one with the slowest files
   const auto start = std::chrono::steady_clock::now();
-  const auto subject = open_subject(world, o);
-  std::string own;
-  trainer::together(world, [&] { own = own_findings(world, o, subject).dump(-1, ' ', false, Json::error_handler_t::replace); });
-  std::vector<CaseFindings> cases(static_cast<std::size_t>(subject.size()));
-  for (int rank = 0; rank < world.size(); ++rank)
-    for (const auto& entry : Json::parse(text_of_rank(world.transport(), own, rank)))
-      cases[entry.at(0).get<std::size_t>()] = entry.at(1).get<CaseFindings>();
-
-  std::vector<std::string> problems;
-  for (const auto& problem : subject.files.problems) problems.push_back(printable(problem));
-  for (const auto& path : subject.files.unused) problems.push_back(fmt::format("{} has no image", printable(path.string())));
+  const auto found = all_findings(world, o.data, o.source, o.trained, o.given.contains("labels.ignore"), o.workers);
+  const auto& [cases, problems, dataset, channel_files] = found;
   std::int64_t bytes = 0, read = 0;
-  for (const auto& each : cases) {
-    problems.insert(problems.end(), each.problems.begin(), each.problems.end());
-    bytes += each.bytes, read += each.read ? 1 : 0;
-  }
-  const auto between = findings_between(cases, subject.dataset, o.data);
-  problems.insert(problems.end(), between.begin(), between.end());
+  for (const auto& each : cases) bytes += each.bytes, read += each.read ? 1 : 0;
   const auto lines = description_of(cases);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::string text;

@@ -80,7 +80,11 @@ DatasetFile read_dataset_file(const fs::path& path) {
     (void)document.get_ref<const Json::object_t&>();
     if (document.contains("labels")) take_labels(document.at("labels"), file);
     for (const char* name : {"channel_names", "modality"})
-      if (document.contains(name)) file.channels = static_cast<std::int64_t>(document.at(name).size());
+      if (document.contains(name)) {
+        file.channels = static_cast<std::int64_t>(document.at(name).size());
+        file.modalities.clear();
+        for (const auto& [number, modality] : document.at(name).items()) file.modalities.push_back(modality.get<std::string>());
+      }
     if (document.contains("numTraining")) file.images = number_of(document.at("numTraining"));
   } catch (const Json::exception&) {
     fail("[data] {} is no description of a data set: labels, channel_names and numTraining as nnU-Net has them",

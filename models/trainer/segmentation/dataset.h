@@ -23,6 +23,7 @@ struct DatasetFile {
   std::vector<std::int64_t> ignored{};    // the label called `ignore`
   std::int64_t channels = 0, images = 0;  // 0: not said
   std::vector<std::string> regions{};     // names of unions of labels
+  std::vector<std::string> modalities{};  // of the channels; empty: not said
 };
 // dataset.json in the folder `path`, if its volumes are in imagesTr/. Error: a file that is no such description.
 DatasetFile read_dataset_file(const std::filesystem::path& path);

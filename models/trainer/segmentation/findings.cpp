@@ -24,6 +24,9 @@ void to_json(Json& json, const CaseFindings& f) {
           {"extents", extents},   {"channels", f.channels},       {"bytes", f.bytes},
           {"spacing", f.spacing}, {"orientation", f.orientation}, {"hash", f.hash}};
   for (const auto& [label, cells] : f.labels) json["labels"].push_back({label, cells});
+  json["finite"] = f.finite, json["nonzero"] = f.nonzero;
+  const auto& g = f.foreground;
+  json["foreground"] = {{"cells", g.cells}, {"means", g.means}, {"variances", g.variances}, {"samples", g.samples}};
 }
 
 void from_json(const Json& json, CaseFindings& f) {
@@ -34,6 +37,10 @@ void from_json(const Json& json, CaseFindings& f) {
   json.at("orientation").get_to(f.orientation), json.at("hash").get_to(f.hash);
   if (json.contains("labels"))
     for (const auto& pair : json.at("labels")) f.labels[pair.at(0).get<std::int64_t>()] = pair.at(1).get<std::int64_t>();
+  json.at("finite").get_to(f.finite), json.at("nonzero").get_to(f.nonzero);
+  const auto& g = json.at("foreground");
+  g.at("cells").get_to(f.foreground.cells), g.at("means").get_to(f.foreground.means);
+  g.at("variances").get_to(f.foreground.variances), g.at("samples").get_to(f.foreground.samples);
 }
 
 namespace {
@@ -56,6 +63,7 @@ void examine(const std::string& name, const std::vector<float>& values, const Sh
   std::int64_t wrong = 0, first = -1;
   for (std::int64_t i = 0; i < count; ++i)
     if (!std::isfinite(values[static_cast<std::size_t>(i)]) && wrong++ == 0) first = i;
+  f.finite = f.finite && wrong == 0;
   if (wrong > 0)
     f.problems.push_back(fmt::format("{}: {} values are not finite, the first at {} is {}", name, wrong,
                                      place_of(first / channels, extents), values[static_cast<std::size_t>(first)]));
@@ -67,6 +75,53 @@ void examine(const std::string& name, const std::vector<float>& values, const Sh
       f.problems.push_back(
           fmt::format("{}: every value{} is {}", name, channels > 1 ? fmt::format(" of channel {}", c) : "", value));
   }
+}
+
+// The values [D, H, W, C] of a file, or of several whose channels come one after the other.
+struct Values {
+  std::vector<float> values{};
+  std::int64_t channels = 0;
+};
+
+// The part of the volume that the smallest box around its cells that are not 0 takes.
+double part_of_nonzero(const std::vector<Values>& files, const Shape& e) {
+  std::array<std::int64_t, 3> first{e[0], e[1], e[2]}, last{-1, -1, -1};
+  for (const auto& [values, channels] : files)
+    for (std::int64_t cell = 0; cell < e.elements(); ++cell) {
+      const auto* at = values.data() + cell * channels;
+      if (std::all_of(at, at + channels, [](float x) { return x == 0; })) continue;
+      const std::array<std::int64_t, 3> place{cell / e[2] / e[1], cell / e[2] % e[1], cell % e[2]};
+      for (std::size_t a = 0; a < 3; ++a) first[a] = std::min(first[a], place[a]), last[a] = std::max(last[a], place[a]);
+    }
+  double part = 1;
+  for (std::size_t a = 0; a < 3; ++a)
+    part *= static_cast<double>(std::max<std::int64_t>(0, last[a] - first[a] + 1)) / static_cast<double>(e[static_cast<int>(a)]);
+  return part;
+}
+
+Foreground foreground_of(const std::vector<Values>& files, const std::vector<std::int32_t>& labels, std::int64_t samples) {
+  Foreground result;
+  std::vector<std::size_t> cells;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (labels[i] > 0) cells.push_back(i);
+  result.cells = static_cast<std::int64_t>(cells.size());
+  if (cells.empty()) return result;
+  const auto count = static_cast<double>(cells.size());
+  for (const auto& file : files)
+    for (std::int64_t c = 0; c < file.channels; ++c) {
+      const auto value = [&](std::size_t cell) {
+        return static_cast<double>(file.values[cell * static_cast<std::size_t>(file.channels) + static_cast<std::size_t>(c)]);
+      };
+      double mean = 0, squares = 0;
+      for (const auto cell : cells) mean += value(cell) / count;
+      for (const auto cell : cells) squares += (value(cell) - mean) * (value(cell) - mean);
+      result.means.push_back(mean), result.variances.push_back(squares / count);
+      auto& of = result.samples.emplace_back();
+      for (std::int64_t i = 0; i < samples; ++i)
+        of.push_back(
+            value(cells[static_cast<std::size_t>((static_cast<double>(i) + 0.5) * count / static_cast<double>(samples))]));
+    }
+  return result;
 }
 
 void count_labels(const std::vector<std::int32_t>& labels, CaseFindings& f) {
@@ -103,16 +158,17 @@ bool tried(CaseFindings& findings, F f) {
 
 }  // namespace
 
-CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& rules) {
+CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& rules, std::int64_t samples) {
   CaseFindings f{.name = printable(files.images.front().string())};
   data::VolumeHeader header;
   f.read = true;
+  std::vector<Values> kept;
   for (const auto& path : files.images) {
     f.bytes += bytes_of(path);
     const auto name = printable(path.string());
     f.read = tried(f,
                    [&] {
-                     const auto volume = data::volume_format_of(path).read_values(path);
+                     auto volume = data::volume_format_of(path).read_values(path);
                      const auto& h = volume.header;
                      compare_spacing(name, h, f);
                      if (f.channels == 0) header = h;
@@ -122,6 +178,7 @@ CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& 
                      f.hash = f.hash * 3 + hash_of_values(h.extents, h.channels, DType::float32, volume.values.data(), 0,
                                                           static_cast<std::int64_t>(volume.values.size()));
                      examine(name, volume.values, h.extents, h.channels, f);
+                     if (samples > 0) kept.push_back({std::move(volume.values), h.channels});
                    }) &&
              f.read;
   }
@@ -131,17 +188,22 @@ CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& 
   const auto name = printable(files.labels.string());
   tried(f, [&] {
     auto labels = data::volume_format_of(files.labels).read_labels(files.labels);
-    if (const auto apart = f.read ? difference(header, labels.header) : std::string(); !apart.empty())
+    const auto apart = f.read ? difference(header, labels.header) : std::string();
+    if (!apart.empty())
       f.problems.push_back(fmt::format("{} and its labels {} do not have the same cells: {}", f.name, name, apart));
     rules.apply(labels.values, name);
     count_labels(labels.values, f);
+    if (samples == 0 || !f.read || !f.finite || !apart.empty()) return;
+    f.nonzero = part_of_nonzero(kept, f.extents);
+    f.foreground = foreground_of(kept, labels.values, samples);
   });
   return f;
 }
 
-CaseFindings findings_of(const data::Source& source, std::int64_t sample) {
+CaseFindings findings_of(const data::Source& source, std::int64_t sample, std::int64_t samples) {
   CaseFindings f{.name = source.name_of_sample(sample)};
   const auto box = source.whole_of(sample);
+  std::vector<Values> kept;
   f.read = tried(f, [&] {
     const auto channels = source.channels(), count = box.elements() * channels;
     std::vector<std::byte> bytes(static_cast<std::size_t>(count * size_of(source.type())));
@@ -151,6 +213,7 @@ CaseFindings findings_of(const data::Source& source, std::int64_t sample) {
     f.extents = box.extents(), f.channels = channels, f.bytes = static_cast<std::int64_t>(bytes.size());
     f.hash = hash_of_values(f.extents, channels, DType::float32, values.data(), 0, count);
     examine(f.name, values, f.extents, channels, f);
+    if (samples > 0) kept.push_back({std::move(values), channels});
   });
   if (!source.target_type().per_cell) return f;
   tried(f, [&] {
@@ -168,6 +231,9 @@ CaseFindings findings_of(const data::Source& source, std::int64_t sample) {
     });
     f.bytes += static_cast<std::int64_t>(bytes.size());
     count_labels(labels, f);
+    if (samples == 0 || !f.read || !f.finite) return;
+    f.nonzero = part_of_nonzero(kept, f.extents);
+    f.foreground = foreground_of(kept, labels, samples);
   });
   return f;
 }

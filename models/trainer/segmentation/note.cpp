@@ -46,6 +46,7 @@ std::string to_note(const SegmentationProgram& program, const Trained& t) {
   const auto& w = t.problem.extents;
   add("classes", t.problem.outputs), add("channels", t.problem.channels), add("window", Json::array({w[0], w[1], w[2]}));
   add("normalisation", t.normalisation);
+  if (!t.intensities.empty()) add("intensities", t.intensities);
   if (t.spacing) add("spacing", *t.spacing);
   if (t.interpolation != "linear") add("interpolation", t.interpolation);
   if (!t.label_map.empty()) add("label_map", t.label_map);
@@ -81,6 +82,7 @@ Trained trained_of(const SegmentationProgram& program, const std::string& weight
     const auto window = document.at("window").get<std::array<std::int64_t, 3>>();
     t.problem.extents = {window[0], window[1], window[2]};
     document.at("normalisation").get_to(t.normalisation);
+    if (document.contains("intensities")) document.at("intensities").get_to(t.intensities);
     if (document.contains("spacing")) t.spacing = document.at("spacing").get<std::array<double, 3>>();
     t.interpolation = document.value("interpolation", t.interpolation);
     if (document.contains("label_map")) document.at("label_map").get_to(t.label_map);

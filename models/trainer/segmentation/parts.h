@@ -29,6 +29,7 @@ struct Trained {
   std::array<double, 3> least_spacing{}, most_spacing{};
   std::string normalisation = "whole";
   std::string interpolation = "linear";  // of values that are resampled: linear or cubic
+  std::vector<double> intensities{};     // for `ct`: lowest, highest, mean and deviation of each channel
   std::vector<std::string> label_map{};  // "STORED=CLASS"
   std::vector<std::int64_t> ignored{};   // stored labels of cells that count in nothing
   bool channel_files = false;            // every channel of a volume is a file
@@ -44,6 +45,7 @@ struct TrainOptions : trainer::Options {
   DataOptions source;
   Trained trained;
   std::string loss;
+  bool batch_dice = false, background = true;
   std::vector<std::int64_t> window{};
   std::vector<double> spacing{};
   std::string orientation = "RAS";  // or "stored"
@@ -57,6 +59,13 @@ struct CheckOptions : trainer::Options {
   DataOptions source;
   Trained trained;
   std::int64_t workers = 0;  // threads of each rank that read files; 0: as many as there are processors for it
+};
+
+struct PlanOptions : TrainOptions {
+  std::string memory = "8GiB";             // of a rank
+  std::int64_t filters = 32, workers = 0;  // workers: as of CheckOptions
+  std::vector<std::string> modalities{};   // of each channel; none: those of dataset.json
+  std::string file = "plan.toml";
 };
 
 // Options of evaluate and predict.
@@ -74,11 +83,27 @@ struct InferOptions : trainer::InferOptions {
   double tolerance = 1;                // mm between surfaces
 };
 
+// The training's loss of scores and labels, as loss.name, loss.batch_dice and loss.background say; `ignores`: some labels count
+// in nothing. UsageError: the loss has no such options.
+LossFunction loss_of(const SegmentationProgram& program, const TrainOptions& options, bool ignores);
+// The loss of the network's result, of all its levels if it has deep supervision.
+LossFunction supervised(nn::Module& net, const LossFunction& loss);
+// The cost of a training step on the batch, loss included.
+Description step_of(const SegmentationProgram& program, const TrainOptions& options, const Problem& problem,
+                    const GridExtents& grid);
 // Each function returns the exit code. Collective.
 int describe(const Communicator& world, const SegmentationProgram& program, const TrainOptions& options);
 int train(const Communicator& world, const SegmentationProgram& program, const TrainOptions& options);
 int infer(const Communicator& world, const SegmentationProgram& program, InferOptions options);
 int check(const Communicator& world, const CheckOptions& options);
+int plan(const Communicator& world, const SegmentationProgram& program, PlanOptions options);
+
+// The keys of `train`. Sets the settings to their defaults.
+void add_train_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& options);
+// The bytes that a text such as 8GiB or 500 MB says; 0: it says none.
+std::int64_t bytes_of_text(const std::string& text);
+// D, H, W of a window. UsageError: other than one number or three.
+Shape window_of(const std::vector<std::int64_t>& window);
 
 // ---- data
 

@@ -32,6 +32,13 @@ std::array<T, 3> three(const std::string& name, std::vector<T> values, T most) {
   return {values[0], values[1], values[2]};
 }
 
+Rule memory_rule() {
+  const std::string text = "bytes with a unit, such as 8GiB";
+  return {.text = text, .choices = {}, .problem = [text](const std::string& value) {
+            return bytes_of_text(value) > 0 ? std::string() : fmt::format("'{}' is not {}", printable(value), text);
+          }};
+}
+
 Rule orientation_rule() {
   const std::string text = "stored, or one letter each of R or L, A or P, S or I";
   return {.text = text, .choices = {}, .problem = [text](const std::string& value) {
@@ -90,9 +97,15 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
       "values of volumes that are resampled: linear, or by cubic B-splines as nnU-Net does; the mean along axes that lose cells");
   keys.add("data.orientation", o.orientation, orientation_rule(),
            "orientation to which volumes are turned by their files' affine maps, three letters such as RAS or LPS; stored: none");
-  keys.add("data.normalise", o.trained.normalisation, one_of({"whole", "nonzero", "none"}),
-           "each volume to mean 0 and deviation 1: whole, or nonzero, of the cells that are not 0")
+  keys.add("data.normalise", o.trained.normalisation, one_of({"whole", "nonzero", "none", "ct"}),
+           "each volume to mean 0 and deviation 1: whole, or nonzero, of the cells that are not 0; ct: by the numbers of "
+           "data.intensities")
       .instead_of("--normalise");
+  keys.add("data.intensities", o.trained.intensities, any_number(),
+           "for ct, of each channel: lowest and highest value, to which values are clipped, then mean and deviation, by which "
+           "they "
+           "are normalised; a channel with deviation 0 is normalised in each volume, as `whole`")
+      .with_default("none; the command plan measures them");
   keys.add("data.window", o.window, Rule{.text = "one number or three, D,H,W, above 0"},
            "cells of a volume in a training sample; smaller volumes are padded")
       .with_unit("cells")
@@ -151,6 +164,8 @@ void add_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& o) {
   std::vector<std::string> losses;
   for (const auto& each : program.losses) losses.push_back(each.name);
   keys.add("loss.name", o.loss, one_of(losses), "loss of the scores of a window and its labels").with_flag("--loss");
+  keys.add("loss.batch_dice", o.batch_dice, "one overlap of each class over all windows of a batch, not one for each window");
+  keys.add("loss.background", o.background, "class 0 counts in the overlap, too");
   add_training_keys(keys, o);
   add_precision_keys(keys, o);
   add_grid_keys(keys, o);
@@ -208,6 +223,28 @@ void add_keys(Keys& keys, CheckOptions& o) {
   add_label_keys(keys, o.trained);
 }
 
+void add_keys(Keys& keys, const SegmentationProgram& program, PlanOptions& o) {
+  keys.add("plan.memory", o.memory, memory_rule(),
+           "memory of a rank that a training step may need, with the volumes that the rank keeps")
+      .with_flag("--memory");
+  keys.add("plan.filters", o.filters, whole(1, 1 << 16), "filters of the finest level, doubled from level to level up to 320");
+  keys.add("plan.modalities", o.modalities,
+           "of each channel: CT is normalised by the intensities of all volumes, other names volume "
+           "by volume")
+      .with_default("channel_names of dataset.json")
+      .with_flag("--modality");
+  keys.add("plan.workers", o.workers, whole(0, 1024),
+           "threads of each rank that read files; 0: as many as there are processors for it");
+  add_keys(keys, program, static_cast<TrainOptions&>(o));
+  keys["data.path"].with_flag("");
+}
+
+void add_plan_flags(CLI::App& app, PlanOptions& o) {
+  app.add_option("--out", o.file, "the recipe to write")->capture_default_str();
+  app.add_flag("--overwrite", o.overwrite, "replace an existing recipe");
+  app.add_flag("--json", o.json, "print one JSON document and nothing else");
+}
+
 int run_train(const Communicator& world, const SegmentationProgram& program, TrainOptions& o) {
   check(o);
   if (o.division.folds == 1 || (o.division.folds > 1 && o.division.fold > o.division.folds))
@@ -216,8 +253,9 @@ int run_train(const Communicator& world, const SegmentationProgram& program, Tra
   if (o.division.folds == 0 && o.given.contains("data.fold"))
     throw UsageError("data.fold is one of data.folds, which is not given");
   auto& trained = o.trained;
-  const auto w = three("--window", o.window, most_cells);
-  trained.problem.extents = {w[0], w[1], w[2]};
+  trained.problem.extents = window_of(o.window);
+  if (o.given.contains("data.intensities") && trained.normalisation != "ct")
+    throw UsageError(fmt::format("data.intensities is of data.normalise ct, not of {}", trained.normalisation));
   if (!o.spacing.empty()) trained.spacing = three("data.spacing", o.spacing, std::numeric_limits<double>::max());
   if (o.orientation != "stored") trained.orientation = o.orientation;
   try {
@@ -255,6 +293,8 @@ int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, c
   InferOptions scoring, predicting;
   CheckOptions checking;
   scoring.out = program.name + "-scores", predicting.out = program.name + "-predictions";
+  PlanOptions planning;
+  static_cast<TrainOptions&>(planning) = learning;
   return run_commands(
       transport, argc, argv, program.name,
       program.help.empty() ? "Trains a segmentation network, scores it and segments volumes with it." : program.help,
@@ -284,10 +324,25 @@ int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, c
         .keys = [&](Keys& keys) { add_keys(keys, checking); },
         .flags = [&](CLI::App& app) { app.add_flag("--json", checking.json, "print one JSON document and nothing else"); },
         .run = [&](const Communicator& world) { return check(world, checking); },
+        .argument = "data.path"},
+       {.name = "plan",
+        .help = "read volumes and labels once and write a recipe for a training on them that fits into memory",
+        .options = planning,
+        .keys = [&](Keys& keys) { add_keys(keys, program, planning); },
+        .flags = [&](CLI::App& app) { add_plan_flags(app, planning); },
+        .run = [&](const Communicator& world) { return plan(world, program, planning); },
         .argument = "data.path"}});
 }
 
 }  // namespace
+
+void add_train_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& options) { add_keys(keys, program, options); }
+
+Shape window_of(const std::vector<std::int64_t>& window) {
+  const auto w = three("--window", window, most_cells);
+  return {w[0], w[1], w[2]};
+}
+
 }  // namespace segmenting
 
 int run_segmentation(int argc, char** argv, const SegmentationProgram& program) {

@@ -7,26 +7,35 @@
 
 #include "framework/base/joined.h"
 #include "models/data/volumes/volumes.h"
+#include "models/losses/deep_supervision.h"
 #include "models/losses/segmentation.h"
 #include "models/nn/whole_copy.h"
 #include "models/trainer/ranks/geometry.h"
 #include "models/trainer/samples.h"
 #include "models/trainer/segmentation/dataset.h"
 #include "models/trainer/segmentation/parts.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::trainer {
 
 std::vector<SegmentationLoss> segmentation_losses() {
   constexpr std::int64_t ignored = data::ignored_label;
   const segmentation::TverskyOptions uneven{.false_positives = 0.3, .false_negatives = 0.7};
-  auto uneven_ignoring = uneven;
-  uneven_ignoring.overlap.ignored = ignored;
-  return {{"dice-ce", segmentation::dice_cross_entropy_loss, {segmentation::dice_cross_entropy_loss, {.ignored = ignored}}},
-          {"dice", segmentation::soft_dice_loss, {segmentation::soft_dice_loss, {.ignored = ignored}}},
+  using segmentation::OverlapOptions;
+  const auto dice_ce = [](const OverlapOptions& o) { return LossFunction(segmentation::dice_cross_entropy_loss, o); };
+  const auto dice = [](const OverlapOptions& o) { return LossFunction(segmentation::soft_dice_loss, o); };
+  const auto tversky = [uneven](const OverlapOptions& o) {
+    auto options = uneven;
+    options.overlap = o;
+    return LossFunction(segmentation::tversky_loss, options);
+  };
+  return {{"dice-ce", dice_ce({}), dice_ce({.ignored = ignored}), dice_ce},
+          {"dice", dice({}), dice({.ignored = ignored}), dice},
           {"cross-entropy", cross_entropy, {cross_entropy, {.ignore_index = ignored}}},
           {"focal", segmentation::focal_loss, {segmentation::focal_loss, {.ignored = ignored}}},
-          {"tversky", {segmentation::tversky_loss, uneven}, {segmentation::tversky_loss, uneven_ignoring}}};
+          {"tversky", tversky({}), tversky({.ignored = ignored}), tversky}};
 }
 
 namespace segmenting {
@@ -43,13 +52,6 @@ std::vector<std::string> lines_of(const Values& values) {
         },
         value);
   return lines;
-}
-
-LossFunction loss_of(const SegmentationProgram& program, const std::string& name, bool ignores) {
-  const auto& all = program.losses;
-  const auto& found = *std::find_if(all.begin(), all.end(), [&](const SegmentationLoss& each) { return each.name == name; });
-  if (ignores && !found.ignoring) throw UsageError(fmt::format("labels.ignore: the loss {} cannot leave cells out", name));
-  return ignores ? found.ignoring : found.loss;
 }
 
 // Takes the number of classes and the ignored labels from dataset.json, where keys do not give them. Rank 0 prints what else the
@@ -83,7 +85,7 @@ Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const 
               {"validation seed", std::to_string(o.division.seed)},
               {"validation", fingerprint(source, validation)},
               {"seed", std::to_string(o.seed)},
-              {"loss", o.loss},
+              {"loss", o.loss + (o.batch_dice ? ", overlap over the batch" : "") + (o.background ? "" : ", without background")},
               {"augmentation",
                fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}{}", o.foreground, o.contrast,
                            o.brightness, o.noise, o.elastic, o.elastic_spacing, o.augment.empty() ? "" : ", " + o.augment)},
@@ -96,18 +98,53 @@ Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const 
 
 }  // namespace
 
+LossFunction loss_of(const SegmentationProgram& program, const TrainOptions& o, bool ignores) {
+  const auto& all = program.losses;
+  const auto& found = *std::find_if(all.begin(), all.end(), [&](const SegmentationLoss& each) { return each.name == o.loss; });
+  if (ignores && !found.ignoring) throw UsageError(fmt::format("labels.ignore: the loss {} cannot leave cells out", o.loss));
+  if (!o.batch_dice && o.background) return ignores ? found.ignoring : found.loss;
+  if (!found.of_overlap)
+    throw UsageError(fmt::format("loss.batch_dice and loss.background are of losses with an overlap, not of {}", o.loss));
+  segmentation::OverlapOptions overlap{.background = o.background, .whole_batch = o.batch_dice};
+  if (ignores) overlap.ignored = data::ignored_label;
+  return found.of_overlap(overlap);
+}
+
+LossFunction supervised(nn::Module& net, const LossFunction& loss) {
+  auto* deep = dynamic_cast<DeeplySupervised*>(&net);
+  if (deep == nullptr) return loss;
+  return [deep, loss](const Tensor& scores, const Tensor& labels) {
+    return deep_supervision_loss(loss, scores, deep->take_coarse_scores(), labels);
+  };
+}
+
+Description step_of(const SegmentationProgram& program, const TrainOptions& o, const Problem& problem, const GridExtents& grid) {
+  const auto net = program.network(problem);
+  const auto loss = supervised(*net, loss_of(program, o, false));
+  const auto objective = [&](const Tensor& x) {
+    Tensor labels;
+    {
+      Untaped scope;
+      labels = constant(cast(squeeze(slice(x, 4, 0, 1), {4}), DType::int32));
+    }
+    return loss(cast((*net)(x), net->dtype()), labels);
+  };
+  const auto& w = problem.extents;
+  // In a pipeline the input and the labels are on different stages.
+  return trainer::describe(o, *net, {described_batch(o, grid), w[0], w[1], w[2], problem.channels}, grid,
+                           grid.stage > 1 ? std::function<Tensor(const Tensor&)>{} : objective);
+}
+
 int describe(const Communicator& world, const SegmentationProgram& program, const TrainOptions& o) {
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
     const auto grid = parse_grid(o.grid, 1, Channels::split);
     auto problem = o.trained.problem;
     if (problem.outputs == 0) problem.outputs = 3;
-    const auto net = program.network(problem);
-    const auto& w = problem.extents;
     nlohmann::ordered_json more;
     more["program"] = program.name;
     more.update(summary_of(program, "describe", problem));
-    trainer::print(trainer::describe(o, *net, {described_batch(o, grid), w[0], w[1], w[2], problem.channels}, grid), o, more);
+    trainer::print(step_of(program, o, problem, grid), o, more);
   });
   return 0;
 }
@@ -124,7 +161,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   DatasetFile dataset;
   take_dataset_file(world, o, trained, dataset);
   const bool ignores = !trained.ignored.empty();
-  const auto loss = loss_of(program, o.loss, ignores);
+  const auto loss = loss_of(program, o, ignores);
   const auto volumes = open(world, o.data, o.source, true, trained);
   data::Split split;
   of_input(world, [&] {
@@ -213,7 +250,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
       {.program = program.name,
        .net = *net,
        .loader = *loader,
-       .hooks = {.loss = loss, .evaluate = evaluate, .text = text},
+       .hooks = {.loss = supervised(*net, loss), .evaluate = evaluate, .text = text},
        .notes = notes,
        .decisive = {"program", "optimizer", "validation fraction", "validation seed", program.name},
        .headline =
@@ -230,7 +267,8 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                  {"volumes",
                   {"orientation " + o.orientation,
                    "classes of labels: " + (trained.label_map.empty() ? "their own" : joined(trained.label_map, ", ")),
-                   "ignored labels: " + (ignores ? joined(trained.ignored, ", ") : "none")}},
+                   "ignored labels: " + (ignores ? joined(trained.ignored, ", ") : "none"),
+                   fmt::format("normalisation {} {}", trained.normalisation, joined(trained.intensities, " "))}},
                  {"settings of the network", lines_of(problem.values)}};
            },
        .evaluated_samples = static_cast<std::int64_t>(split.test.size()),

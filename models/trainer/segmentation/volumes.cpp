@@ -16,8 +16,21 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::map<std::string, data::Normalisation> normalisations{
-    {"none", data::Normalisation::none}, {"whole", data::Normalisation::whole}, {"nonzero", data::Normalisation::nonzero}};
+const std::map<std::string, data::Normalisation> normalisations{{"none", data::Normalisation::none},
+                                                                {"whole", data::Normalisation::whole},
+                                                                {"nonzero", data::Normalisation::nonzero},
+                                                                {"ct", data::Normalisation::whole}};
+
+// From texts of four numbers for each channel.
+std::vector<data::IntensityScale> scales_of(const std::vector<double>& numbers, std::int64_t channels) {
+  require(static_cast<std::int64_t>(numbers.size()) == 4 * channels,
+          "[data] data.intensities of normalisation ct are four numbers for each of {} channels, got {}", channels,
+          numbers.size());
+  std::vector<data::IntensityScale> scales;
+  for (std::size_t i = 0; i < numbers.size(); i += 4)
+    scales.push_back({numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3]});
+  return scales;
+}
 
 data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wants_labels, const Trained& trained) {
   std::error_code error;
@@ -63,7 +76,9 @@ Volumes open(const Communicator& world, const std::string& path, const DataOptio
     result.stored = open_stored(path, o, wants_labels, trained);
     const auto found = normalisations.find(trained.normalisation);
     require(found != normalisations.end(), "[data] no normalisation is called '{}'", trained.normalisation);
-    result.seen = data::normalised(result.stored, found->second);
+    std::vector<data::IntensityScale> scales;
+    if (trained.normalisation == "ct") scales = scales_of(trained.intensities, result.stored->channels());
+    result.seen = data::normalised(result.stored, found->second, scales);
   });
   return result;
 }

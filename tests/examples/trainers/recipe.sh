@@ -88,7 +88,7 @@ wrong 'infinite' 'wrong.toml:2: optimizer.learning_rate: a finite number above 0
 [optimizer]
 learning_rate = inf
 END
-wrong 'no choice' "wrong.toml:2: schedule.shape: 'sine' is not one of constant, cosine, step, linear" <<'END'
+wrong 'no choice' "wrong.toml:2: schedule.shape: 'sine' is not one of constant, cosine, step, linear, polynomial" <<'END'
 [schedule]
 shape = "sine"
 END

@@ -27,7 +27,7 @@ TEST_CASE("resume: notes refuse what changes the rate at some step, and nothing 
     std::int64_t steps;
   };
   std::vector<Run> runs;
-  for (const auto* schedule : {"constant", "cosine", "linear", "step"})
+  for (const auto* schedule : {"constant", "cosine", "linear", "polynomial", "step"})
     for (const std::int64_t epochs : {4, 6})
       for (const double warm_up : {0.0, 1.0})
         for (const std::int64_t steps : {3, 5}) runs.push_back({options_of(schedule, epochs, warm_up, 0.1), steps});
@@ -35,6 +35,9 @@ TEST_CASE("resume: notes refuse what changes the rate at some step, and nothing 
   auto milestones = options_of("step", 6, 0, 0.1);
   milestones.milestones = {2, 3};
   runs.push_back({milestones, 3});
+  auto power = options_of("polynomial", 6, 0, 0.1);
+  power.power = 0.5;
+  runs.push_back({power, 3});
   int refused = 0;
   for (const auto& before : runs)
     for (const auto& now : runs) {
