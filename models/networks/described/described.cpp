@@ -89,10 +89,10 @@ std::vector<Triple> triples(const NetworkDescription& d, const std::string& name
   return result;
 }
 
-const std::map<std::string, StatisticsOver> statistics_of_names{{"all", StatisticsOver::all},
-                                                                {"spatial", StatisticsOver::spatial_group},
-                                                                {"batch", StatisticsOver::batch_group},
-                                                                {"local", StatisticsOver::local}};
+const std::map<std::string, std::optional<StatisticsOver>> statistics_of_names{{"all", StatisticsOver::all},
+                                                                               {"spatial", StatisticsOver::spatial_group},
+                                                                               {"batch", StatisticsOver::batch_group},
+                                                                               {"local", StatisticsOver::local}};
 
 std::unique_ptr<nn::Module> make_residual_unet(const NetworkDescription& d) {
   ResidualUNet3dOptions o{.strides = triples(d, "strides"),
@@ -103,7 +103,7 @@ std::unique_ptr<nn::Module> make_residual_unet(const NetworkDescription& d) {
                           .deep_supervision = setting(d, "deep_supervision", false),
                           .recompute = setting(d, "recompute", false)};
   if (const auto filters = setting(d, "filters", std::vector<std::int64_t>{}); !filters.empty()) o.filters = filters;
-  o.statistics = choice(d, "statistics", o.statistics, statistics_of_names);
+  o.statistics = *choice(d, "statistics", std::optional(o.statistics), statistics_of_names);
   return std::make_unique<ResidualUNet3d>(o);
 }
 
