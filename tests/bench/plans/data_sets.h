@@ -18,7 +18,8 @@ inline nlohmann::ordered_json json_of_plans(const std::string& file) {
 
 inline std::map<std::string, trainer::segmenting::Fingerprint> described_data_sets() {
   std::map<std::string, trainer::segmenting::Fingerprint> result;
-  for (const auto& [name, entry] : json_of_plans("data_sets.json").items()) {
+  const auto document = json_of_plans("data_sets.json");
+  for (const auto& [name, entry] : document.items()) {
     auto& f = result[name];
     f.channels = entry.at("channels").get<std::int64_t>(), f.classes = entry.at("classes").get<std::int64_t>();
     for (std::size_t i = 0; i < entry.at("extents").size(); ++i)

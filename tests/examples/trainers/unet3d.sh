@@ -255,6 +255,38 @@ else
   skip 'the reference data is not on this machine (MPIGRAD_SHARED says where it is)'
 fi
 
+# ---- a plan from the data, and the training that it describes
+run "$tool" plan "$work/data" --memory 40MiB --set plan.filters=4 --out "$work/plan.toml"
+judge 'a plan says spacing, window, levels and batch' says 'spacing 2 x 1 x 1 mm, .*3 levels, batch '
+ranks 2 "$tool" plan "$work/data" --memory 40MiB --set plan.filters=4 --grid depth=2 --json --out "$work/plan2.toml"
+judge 'two ranks read the data together' is_json
+judge 'a grid of two ranks needs less memory on each' test "$(number step_bytes)" -gt 0
+run "$tool" plan "$work/data" --memory 40MiB --out "$work/plan.toml"
+judge 'a recipe is not replaced' refuses_arguments 'plan.toml exists'
+run "$tool" plan "$work/data" --modality CT --set plan.filters=4 --set network.deep_supervision=false --out "$work/ct.toml"
+ct() { succeeds && grep -q '^normalise = "ct"' "$work/ct.toml" && grep -q '^intensities = \[.*,.*,.*,.*\]' "$work/ct.toml" && grep -q '^deep_supervision = false' "$work/ct.toml"; }
+judge 'CT is normalised by the foreground of all volumes' ct
+for case in plan ct; do
+  run "$tool" train "$work/$case.toml" --epochs 2 --quiet --precision float64 --set schedule.batch=2 --out "$work/$case"
+  judge "train takes the recipe $case" succeeds
+  ranks 2 "$tool" train "$work/$case.toml" --epochs 2 --quiet --precision float64 --set schedule.batch=2 --grid height=2 --out "$work/$case-two"
+  judge 'two ranks have the losses of one' near_losses "$work/$case/metrics.csv" "$work/$case-two/metrics.csv"
+  run "$tool" predict --weights "$work/$case/weights.h5" --images "$work/new/images" --out "$work/$case-predicted"
+  judge 'and its weights segment volumes' succeeds
+done
+run "$tool" plan "$work/data" --memory 1MiB --out "$work/bad.toml"
+judge 'refused: less memory than the smallest window needs' refuses_arguments 'does not fit: a training step needs'
+run "$tool" plan "$work/data" --memory 8 --out "$work/bad.toml"
+judge 'refused: memory without a unit' refuses_arguments 'bytes with a unit'
+ranks 2 "$tool" plan "$work/cut" --out "$work/bad.toml"
+judge 'refused: a plan for files that cannot be read' refuses_bad 'v3.nii.gz: truncated'
+mkdir -p "$work/empty/images" "$work/empty/labels"
+run "$tool" plan "$work/empty" --out "$work/bad.toml"
+judge 'refused: a plan for no volumes' refuses_arguments 'no volume'
+run "$tool" train --data "$work/data" --set network.variant=resenc --set network.strides='1x1x1 2x2' --epochs 1 --out "$work/bad"
+judge 'refused: strides that are no triples' refuses_bad 'three whole numbers DxHxW'
+judge 'no recipe was written' no_file "$work/bad.toml"
+
 # ---- bad input: one line, exit code 2 on every rank, nothing written
 # shellcheck disable=SC2086
 for case in 'missing|v3.nii.gz has no labels' 'smaller|do not have the same cells: extents' 'moved|do not have the same cells: places' \

@@ -112,7 +112,9 @@ class Recipe {
     const auto values = o.trained.problem.values;
     const auto outputs = o.trained.problem.outputs;
     add_train_keys(keys_, program, o);
-    o.trained.problem.values = values, o.trained.problem.outputs = outputs;
+    // Keys refer to the settings' values: each is assigned by itself, and none moves.
+    for (const auto& [name, value] : values) o.trained.problem.values.at(name) = value;
+    o.trained.problem.outputs = outputs;
     for (const auto& key : keys_.all())
       if (o.given.contains(key.name)) lines_[key.name] = "given";
   }
@@ -216,6 +218,11 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
   if (o.spacing.size() == 1) o.spacing.resize(3, o.spacing.front());
   if (o.spacing.size() == 3) spacing = {o.spacing[0], o.spacing[1], o.spacing[2]};
   else if (!o.spacing.empty()) throw UsageError("data.spacing is one number or three, D,H,W");
+  trainer::together(world, [&] {
+    std::error_code none;
+    if (world.rank() == 0 && !o.overwrite && std::filesystem::exists(o.file, none))
+      throw UsageError(fmt::format("{} exists; --overwrite replaces it", o.file));
+  });
   const detail::SlowPhase phase;  // ranks wait for the one with the slowest files
   const auto start = std::chrono::steady_clock::now();
   const auto found = examined(world, o);
@@ -223,9 +230,6 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
   std::string text;
   trainer::together(world, [&] {
     if (world.rank() != 0) return;
-    std::error_code none;
-    if (!o.overwrite && std::filesystem::exists(o.file, none))
-      throw UsageError(fmt::format("{} exists; --overwrite replaces it", o.file));
     for (const auto& problem : found.problems) fmt::print(stderr, "warning: {}\n", problem);
     const auto f = fingerprint_of(o, found);
     Recipe recipe(program, o);
@@ -299,7 +303,7 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
     std::string head = fmt::format("# A plan for {} volumes of {} x {} x {} cells [z, y, x], {} channels, {} classes.\n",
                                    f.extents.size(), range_of(f, 0), range_of(f, 1), range_of(f, 2), f.channels, f.classes);
     head +=
-        fmt::format("# A training step needs {} on each of {} ranks, and the volumes that a rank keeps {}: {} of {}.\n",
+        fmt::format("# A training step needs {} on a rank (of {}), and the volumes that it keeps {}: {} of {}.\n",
                     readable_bytes(step.peak_bytes), step.ranks, readable_bytes(volumes), readable_bytes(plan.bytes), o.memory);
     head += fmt::format("# {} parameters, {:.4g} GFLOP forward for a batch.\n", step.parameters, step.forward_gflop);
     head += fmt::format("# Foreground of each channel: 0.5 and 99.5 percentiles, mean, deviation:{}\n", [&] {
@@ -328,7 +332,7 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
     else
       text = fmt::format(
           "{}: {} volumes read in {:.1f} s; spacing {} mm, median volume {} cells, window {}, {} levels, batch {}\n"
-          "a step needs {} on each of {} ranks, the volumes that a rank keeps {}; {:.4g} GFLOP forward, {} parameters\n",
+          "a step needs {} on a rank (of {}), the volumes that it keeps {}; {:.4g} GFLOP forward, {} parameters\n",
           o.file, f.extents.size(), seconds, by_axis(plan.spacing), by_axis(plan.median), by_axis(plan.window),
           plan.network.strides.size(), plan.batch, readable_bytes(step.peak_bytes), step.ranks, readable_bytes(volumes),
           step.forward_gflop, step.parameters);
