@@ -39,6 +39,7 @@
 #include "models/networks/described/described.h"
 #include "models/networks/encoder3d.h"
 #include "models/networks/fno3d.h"
+#include "models/networks/picture_classifiers.h"
 #include "models/networks/projection.h"
 #include "models/networks/residual.h"
 #include "models/networks/residual_unet3d.h"

@@ -207,7 +207,7 @@ int run_training(const Communicator& world, const Options& o, const GridExtents&
     throw UsageError(
         "report.noise_scale is measured where each of several ranks has samples of its own and whole weights: --grid "
         "sample=RANKS");
-  const auto optimizer = make_optimizer(s.net, o);
+  const auto optimizer = s.optimizer ? s.optimizer(s.net) : make_optimizer(s.net, o);
   const auto loss_scale = make_loss_scale(o, world);
   const auto averages = make_averages(s.net.parameters(), o);
   const auto* loader = s.loader ? &s.loader->get() : nullptr;

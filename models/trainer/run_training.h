@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -73,6 +74,8 @@ struct Training {
   nn::Module& net;
   std::optional<std::reference_wrapper<const data::Loader>> loader{};
   OwnEpochs own{};  // without a loader: of hooks.epoch
+  // Makes the optimizer from optimizer.* keys and the program's own; none: trainer::make_optimizer().
+  std::function<std::unique_ptr<Optimizer>(Parameters& parameters)> optimizer{};
   // The hooks of mpigrad::train(). The library adds times and loss scale to `text`, and log lines of report.mllog to `evaluate`.
   TrainerHooks hooks{};
   // Notes of a checkpoint, and the names of those that must be the same when a training is resumed from it (start_from_files).

@@ -26,7 +26,7 @@
 namespace mpigrad::classify {
 namespace {
 
-std::unique_ptr<nn::Module> make_network(const trainer::Problem& problem) {
+std::unique_ptr<nn::Module> network_of(const trainer::Problem& problem) {
   return mpigrad::make_network({.name = "classify",
                                 .extents = problem.extents,
                                 .channels = problem.channels,
@@ -34,6 +34,12 @@ std::unique_ptr<nn::Module> make_network(const trainer::Problem& problem) {
                                 .settings = problem.values,
                                 .norm = problem.norm,
                                 .keep = problem.keep});
+}
+
+std::string what_is_wrong(const trainer::Problem& problem, const std::map<std::string, std::string>&) {
+  const auto& style = problem.get<std::string>("style");
+  if (style == "plain" || problem.extents[0] == 1) return "";
+  return fmt::format("network.style {} is for pictures, not for volumes of {}", style, problem.extents);
 }
 
 // Reads the notes of weights of version 0.1, whose note is called `classify`.
@@ -45,7 +51,8 @@ std::optional<trainer::Problem> earlier(const std::map<std::string, std::string>
   trainer::Problem p{.extents = Shape(std::span(extents))};
   document.at("channels").get_to(p.channels);
   p.values = {{"filters", document.at("filters").get<std::int64_t>()},
-              {"full_resolution", document.at("full_resolution").get<bool>()}};
+              {"full_resolution", document.at("full_resolution").get<bool>()},
+              {"style", std::string("plain")}};
   p.classes = !document.contains("targets");
   if (p.classes) {
     document.at("classes").get_to(p.outputs), document.at("class_names").get_to(p.class_names);
@@ -61,16 +68,23 @@ std::optional<trainer::Problem> earlier(const std::map<std::string, std::string>
 const trainer::Program program{
     .name = "classify",
     .help = "Predicts classes or numbers of volumes and pictures that are split over ranks.",
-    .network = make_network,
+    .network = network_of,
     .loss = mse,
     .class_loss = cross_entropy,
     .standardise = true,
-    .settings = {{.name = "filters",
+    .settings = {{.name = "style",
+                  .value = std::string("plain"),
+                  .help = "plain: four convolutions for volumes and pictures; vgg, resnet, regressor: networks for pictures",
+                  .rule = trainer::one_of({"plain", "vgg", "resnet", "regressor"})},
+                 {.name = "filters",
                   .value = 16,
                   .help = "filters of the first convolution; each further one has twice as many",
                   .rule = trainer::whole(1, 4096)},
-                 {.name = "full_resolution", .value = false, .help = "do not average 2^3 voxels (2^2 pixels of pictures) first"}},
+                 {.name = "full_resolution",
+                  .value = false,
+                  .help = "do not average 2^3 voxels (2^2 pixels of pictures) first, in the plain network"}},
     .any_extents = true,
+    .check = what_is_wrong,
     .described = {.outputs = 2, .classes = true},
     .earlier = earlier,
     .batch = 16,

@@ -8,7 +8,9 @@
 #include "framework/base/joined.h"
 #include "models/networks/classifier.h"
 #include "models/networks/cosmoflow.h"
+#include "models/networks/picture_classifiers.h"
 #include "models/networks/residual_unet3d.h"
+#include "models/networks/resnet.h"
 #include "models/networks/unet3d.h"
 
 namespace mpigrad {
@@ -64,12 +66,21 @@ std::unique_ptr<nn::Module> make_cosmoflow(const NetworkDescription& d) {
 }
 
 std::unique_ptr<nn::Module> make_classifier(const NetworkDescription& d) {
-  require_known(d, {"filters", "full_resolution"});
+  require_known(d, {"style", "filters", "full_resolution"});
   ClassifierOptions options{.outputs = d.outputs,
                             .filters = setting<std::int64_t>(d, "filters", 16),
                             .pool_first = !setting(d, "full_resolution", false),
                             .norm = d.norm};
   if (d.keep > 0) options.keep = d.keep;
+  const auto style = setting<std::string>(d, "style", "plain");
+  require(style == "plain" || d.extents[0] == 1, "[network] network.style {} is for pictures, not for volumes of {}", style,
+          d.extents);
+  if (style == "vgg") return std::make_unique<VggClassifier>(options);
+  if (style == "regressor") return std::make_unique<LatticeRegressor>(options);
+  if (style == "resnet")
+    return std::make_unique<ResNet>(
+        ResNetOptions{.depth = 18, .classes = d.outputs, .width = options.filters, .norm = options.norm});
+  require(style == "plain", "[network] the setting 'style' of classify is one of plain, vgg, resnet, regressor, not '{}'", style);
   return std::make_unique<Classifier>(options);
 }
 
