@@ -69,7 +69,7 @@ void write_latent(const std::filesystem::path& path, const ContactMaps& maps, co
 // Two latent variables against each other, with the fraction of native contacts as colour.
 plot::Scatter latent_plane(const ContactMaps& maps, const Scored& scored, std::size_t latent, std::size_t a, std::size_t b) {
   constexpr std::size_t colours = 10;
-  plot::Scatter scatter{.title = "latent variables of chains not trained on",
+  plot::Scatter scatter{.title = "chains not trained on",
                         .x_label = fmt::format("z{}", a + 1),
                         .y_label = fmt::format("z{}", b + 1),
                         .identity = false};

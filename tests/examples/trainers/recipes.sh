@@ -10,7 +10,7 @@ choose_launcher
 . "$root/tests/suite.sh"
 
 tools=$build/examples recipes=$root/examples/trainers/recipes
-needs 'the tools are' "$tools/cosmoflow" "$tools/unet3d" "$tools/classify" "$tools/contrastive"
+needs 'the tools are' "$tools/cosmoflow" "$tools/unet3d" "$tools/classify" "$tools/contact_maps" "$tools/contrastive"
 
 missing=$work/missing
 # One line, which says that the data are missing; so keys without effect, of which a warning tells, fail too.
