@@ -24,7 +24,7 @@ train() { # train RANKS OUT OPTIONS...
   p=$1 out=$2
   shift 2
   ranks "$p" "$tools/contact_maps" train --set network.filters=4 --set network.hidden=8 --batch 16 --epochs 2 --precision float64 \
-    --set data.validation_fraction=0.25 --quiet --out "$work/$out" "$@"
+    --set checkpoint.epochs=1 --set data.validation_fraction=0.25 --quiet --out "$work/$out" "$@"
 }
 train 1 one --data "$work/chains.h5"
 judge 'contact_maps: scores of chains not trained on' says 'R2 of a linear fit of the fraction of native contacts'
