@@ -85,6 +85,8 @@ struct Program {
   // samples together, in float64 on one rank.
   LossFunction loss;
   LossFunction class_loss{};  // the loss if targets are classes; none: `loss`
+  // The loss for a problem, by its settings; none, or an empty function returned: `loss` or `class_loss`.
+  std::function<LossFunction(const Problem& problem)> loss_of{};
   TargetKind targets = TargetKind::any;
   bool standardise = false;       // the network learns (number - mean) / deviation, by the training's samples
   std::vector<Metric> metrics{};  // in addition to accuracy and AUC of classes, and R2 of numbers

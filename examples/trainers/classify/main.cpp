@@ -19,14 +19,33 @@
 #include <span>
 
 #include "comm/process/threads.h"
+#include "models/losses/contrastive/batch.h"
+#include "models/losses/ranking.h"
 #include "models/mpigrad/trainer.h"
 #include "models/networks/described/described.h"
+#include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
+#include "ops/views/views.h"
 
 namespace mpigrad::classify {
 namespace {
 
+bool by_pairs(const trainer::Problem& problem) { return problem.get<std::string>("loss.name") == "auc"; }
+
+// The loss of pairs of samples of different classes on all ranks; the score of a sample is the difference of its two logits.
+LossFunction loss_of(const trainer::Problem& problem) {
+  if (!by_pairs(problem)) return {};
+  return [margin = problem.get<double>("loss.margin")](const Tensor& logits, const Tensor& labels) {
+    const auto scores = slice(logits, 1, 1, 2) - slice(logits, 1, 0, 1);
+    const auto comm = logits.layout() ? contrastive::sample_group(logits) : Communicator();
+    return auc_loss(scores, labels, comm, {.margin = margin});
+  };
+}
+
 std::unique_ptr<nn::Module> network_of(const trainer::Problem& problem) {
+  require(!by_pairs(problem) || (problem.classes && problem.outputs == 2),
+          "loss.name auc compares samples of two classes; the data have {}",
+          problem.classes ? fmt::format("{} classes", problem.outputs) : "numbers");
   return mpigrad::make_network({.name = "classify",
                                 .extents = problem.extents,
                                 .channels = problem.channels,
@@ -71,6 +90,7 @@ const trainer::Program program{
     .network = network_of,
     .loss = mse,
     .class_loss = cross_entropy,
+    .loss_of = loss_of,
     .standardise = true,
     .settings = {{.name = "style",
                   .value = std::string("plain"),
@@ -80,6 +100,17 @@ const trainer::Program program{
                   .value = 16,
                   .help = "filters of the first convolution; each further one has twice as many",
                   .rule = trainer::whole(1, 4096)},
+                 {.name = "loss.name",
+                  .value = std::string("cross-entropy"),
+                  .help = "the loss of classes; auc: squared hinges of all pairs of samples of two classes in a batch, which "
+                          "raise the area under the curve",
+                  .rule = trainer::one_of({"cross-entropy", "auc"}),
+                  .has_flag = false},
+                 {.name = "loss.margin",
+                  .value = 1.0,
+                  .help = "of loss.name auc: by which the score of the second class is to be larger",
+                  .rule = trainer::above(0),
+                  .has_flag = false},
                  {.name = "full_resolution",
                   .value = false,
                   .help = "do not average 2^3 voxels (2^2 pixels of pictures) first, in the plain network"}},

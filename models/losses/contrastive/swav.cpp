@@ -65,7 +65,7 @@ Tensor swav(const Tensors& crops, const Tensor& prototypes, const Communicator& 
   const auto batch = inspect("swav", crops, comm, {.refuse_zeros = at.refuse_zeros, .temperature = at.temperature});
   require(prototypes.dim(1) == batch.width, "[swav] prototypes are {}, embeddings {}", prototypes, crops[0]);
   const auto dtype = batch.views[0].dtype();
-  const auto replicated = at.freeze_prototypes ? constant(prototypes) : replicate(prototypes, comm);
+  const auto replicated = at.freeze_prototypes ? constant(prototypes.without_layout()) : replicate(prototypes, comm);
   const auto targets = replicated.dtype() == dtype ? replicated : cast(replicated, dtype);
   Tensors scores, predictions;
   for (const auto& crop : batch.views) {

@@ -66,7 +66,8 @@ std::unique_ptr<nn::Module> make_cosmoflow(const NetworkDescription& d) {
 }
 
 std::unique_ptr<nn::Module> make_classifier(const NetworkDescription& d) {
-  require_known(d, {"style", "filters", "full_resolution"});
+  require_known(d,
+                {"style", "filters", "full_resolution", "loss.name", "loss.margin"});  // the trainer's loss makes no difference
   ClassifierOptions options{.outputs = d.outputs,
                             .filters = setting<std::int64_t>(d, "filters", 16),
                             .pool_first = !setting(d, "full_resolution", false),

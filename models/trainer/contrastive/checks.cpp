@@ -16,7 +16,7 @@ void check(const TrainOptions& o) {
   const auto loss_is = [&](auto... names) { return ((o.loss == names) || ...); };
   if (o.form == "ring" && !loss_is("nt-xent", "supcon", "clip"))
     throw UsageError(fmt::format("loss.form ring is of nt-xent, supcon and clip, not of {}", o.loss));
-  if (o.temperature > 0 && !loss_is("nt-xent", "supcon", "moco", "swav"))
+  if (o.temperature > 0 && !loss_is("nt-xent", "supcon", "moco", "swav", "dino"))
     throw UsageError(fmt::format("loss.temperature: {} has no such option", o.loss));
   if (o.loss == "lejepa" && o.lambda > 1) throw UsageError(fmt::format("loss.lambda of lejepa is at most 1, got {}", o.lambda));
   if (o.small_crops > 0 && o.loss != "swav") throw UsageError("loss.small_crops needs --loss swav");
@@ -27,9 +27,9 @@ void check(const TrainOptions& o) {
     throw UsageError(fmt::format("loss.queue {} of moco holds at least one --batch, {}", o.queue, o.batch));
   if (o.loss == "swav" && o.queue > 0 && o.queue < o.batch)
     throw UsageError(fmt::format("loss.queue {} holds at least one --batch, {}; 0 is none", o.queue, o.batch));
-  if (loss_is("moco", "swav") && o.network.head_layers == 0)
+  if (loss_is("moco", "swav", "dino") && o.network.head_layers == 0)
     throw UsageError(fmt::format("network.head_layers 0: {} needs a projection head", o.loss));
-  if (o.cached > 0 && loss_is("moco", "swav")) throw UsageError(fmt::format("loss.cached is not for {}", o.loss));
+  if (o.cached > 0 && loss_is("moco", "swav", "dino")) throw UsageError(fmt::format("loss.cached is not for {}", o.loss));
   if (o.cached > 0 && !o.frozen_norm)
     throw UsageError("loss.cached needs network.frozen_norm: the statistics of a part of a batch differ from those of the batch");
   if (o.network.encoder == "conv4" && o.network.blocks.size() > 1) throw UsageError("network.blocks of conv4 is one number");
@@ -93,8 +93,9 @@ void warn(const TrainOptions& o, int rank) {
        {o.loss != "barlow" && o.loss != "lejepa", {"loss.lambda"}, of_loss("barlow and lejepa")},
        {o.loss != "lejepa", {"loss.slices"}, of_loss("lejepa")},
        {o.loss != "moco" && o.loss != "swav", {"loss.queue"}, of_loss("moco and swav")},
-       {o.loss != "moco", {"loss.key_momentum"}, of_loss("moco")},
-       {o.loss != "swav", {"loss.freeze_prototypes", "network.prototypes"}, of_loss("swav")},
+       {o.loss != "moco" && o.loss != "dino", {"loss.key_momentum"}, of_loss("moco and dino")},
+       {o.loss != "swav" && o.loss != "dino", {"loss.freeze_prototypes", "network.prototypes"}, of_loss("swav and dino")},
+       {o.loss != "dino", {"loss.teacher_temperature", "loss.centre_momentum"}, of_loss("dino")},
        {encoder != "conv4", {"network.growth", "network.average"}, fmt::format("it is for --encoder conv4, not {}", encoder)},
        {resnet, {"network.blocks"}, fmt::format("the name {} determines the blocks", encoder)},
        {!resnet, {"network.small_images"}, fmt::format("it is for ResNets, not --encoder {}", encoder)},

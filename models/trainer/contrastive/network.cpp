@@ -36,7 +36,7 @@ ProjectionOptions head_options(const NetworkConfig& c) {
   const auto& o = c.options;
   ProjectionOptions head = simclr_head(o.head_hidden, o.head_out);
   if (c.loss == "moco") head = moco_head(o.head_hidden, o.head_out);
-  if (c.loss == "swav") head = swav_head(o.head_hidden, o.head_out);
+  if (c.loss == "swav" || c.loss == "dino") head = swav_head(o.head_hidden, o.head_out);
   if (c.loss == "barlow" || c.loss == "vicreg" || c.loss == "lejepa") {
     head = barlow_twins_head(o.head_hidden);
     head.out = o.head_out;
@@ -93,7 +93,7 @@ Network::Network(const NetworkConfig& c, const nn::BatchNormAttributes& norm) : 
   auto head = head_options(c);
   head.norm = norm;
   if (c.options.head_layers != 0) head_ = std::make_unique<ProjectionHead>(*this, "head", head);
-  if (c.loss == "swav") prototypes_ = std::make_unique<Prototypes>(*this, "prototypes", c.options.prototypes);
+  if (c.loss == "swav" || c.loss == "dino") prototypes_ = std::make_unique<Prototypes>(*this, "prototypes", c.options.prototypes);
   if (c.loss == "clip") scale_ = std::make_unique<LearnedNumber>(*this, "scale");
   if (c.loss == "siglip") {
     scale_ = std::make_unique<LearnedNumber>(*this, "scale", std::log(10));

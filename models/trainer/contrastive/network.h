@@ -30,7 +30,7 @@ class Network : public nn::Module {
   Tensor project(const Tensor& features);
   Tensor operator()(const Tensor& x) override;
 
-  // Parameters of swav, of clip and siglip.
+  // Parameters of swav and dino, of clip and siglip.
   Tensor prototypes(const Tensor& z) { return (*prototypes_)(z); }
   Tensor scale() { return scale_->value(); }
   Tensor bias() { return bias_->value(); }

@@ -1,7 +1,9 @@
 #include "models/trainer/contrastive/objective.h"
 
 #include "comm/distributed/grid.h"
+#include "comm/distributed/invariant.h"
 #include "framework/base/joined.h"
+#include "models/losses/contrastive/dino.h"
 #include "models/losses/contrastive/join_views.h"
 #include "models/losses/contrastive/pairs.h"
 #include "models/losses/contrastive/spread.h"
@@ -9,6 +11,7 @@
 #include "models/trainer/contrastive/samples.h"
 #include "models/trainer/run.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/linear/matmul.h"
 #include "ops/views/to_device.h"
 #include "ops/views/views.h"
 
@@ -31,12 +34,15 @@ Objective::Objective(const TrainOptions& options, const NetworkConfig& config, N
                      const LayoutPtr& layout, std::size_t label)
     : o_(options), net_(net), label_(label) {
   const auto width = config.options.head_out;
-  if (o_.loss == "moco") {
+  if (o_.loss == "moco" || o_.loss == "dino") {
     key_net_ = std::make_unique<Network>(config, norm);
     trainer::build(*key_net_, layout, config.input(o_.batch), o_);
     begin();
-    queue_.emplace(QueueAttributes{.keys = o_.queue, .width = width, .dtype = net_.dtype(), .seed = o_.seed});
   }
+  if (o_.loss == "moco")
+    queue_.emplace(QueueAttributes{.keys = o_.queue, .width = width, .dtype = net_.dtype(), .seed = o_.seed});
+  if (o_.loss == "dino")
+    centre_ = constant(zeros({config.options.prototypes}, is_half(net_.dtype()) ? DType::float32 : net_.dtype()));
   if (o_.loss == "swav" && o_.queue > 0)
     swav_queue_.emplace(SwavQueueAttributes{.samples = o_.queue, .width = width, .dtype = net_.dtype()});
 }
@@ -62,9 +68,10 @@ Tensor Objective::key_of(const Tensor& x, std::int64_t step) {
 Objective::Step Objective::operator()(const Tensors& x, const data::ViewBatch& batch, std::int64_t step) {
   Step result;
   if (o_.loss == "moco") {
-    key_ = key_of(x[1], step);
+    keys_ = {key_of(x[1], step)};
     result.views = {net_(x[0])};
   } else {
+    if (o_.loss == "dino") keys_ = {key_of(x[0], step), key_of(x[1], step)};
     result.views = split_views(net_(join_views({x[0], x[1]})));
     if (x.size() > 2) {
       const auto small = split_views(net_(join_views({x.begin() + 2, x.end()})), static_cast<int>(x.size()) - 2);
@@ -74,11 +81,39 @@ Objective::Step Objective::operator()(const Tensors& x, const data::ViewBatch& b
   const auto& z = result.views[0];
   require(z.layout() != nullptr, "[contrastive] embeddings without a layout");
   result.share = loss(result.views, batch, sample_group(z));
-  if (o_.loss == "moco") result.views.push_back(z.layout() ? key_.with_layout(z.layout()) : key_);
+  if (o_.loss == "moco") result.views.push_back(z.layout() ? keys_[0].with_layout(z.layout()) : keys_[0]);
   return result;
 }
 
 Tensor Objective::loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm) {
+  auto share = main_loss(z, batch, comm);
+  if (o_.koleo > 0)
+    for (std::size_t v = 0; v < std::min<std::size_t>(z.size(), 2); ++v) share = share + koleo(z[v], comm) * o_.koleo;
+  return share;
+}
+
+// Scores of student and teacher are products of unit rows with unit prototypes, as of DINO's last layer with weight norm.
+Tensor Objective::dino_loss(const Tensors& z, const Communicator& comm) {
+  prototypes_ = {net_.prototypes(z[0])};
+  const auto weights =
+      net_.step() < o_.freeze_prototypes ? constant(prototypes_[0].without_layout()) : replicate(prototypes_[0], comm);
+  const auto scores = [&](const Tensor& of, const Tensor& rows) {
+    const auto unit = unit_rows(is_half(of.dtype()) ? cast(of.without_layout(), DType::float32) : of.without_layout());
+    return matmul(unit, cast(rows, unit.dtype()), {.transpose_b = true});
+  };
+  Tensors student, teacher;
+  for (const auto& view : z) student.push_back(scores(view, weights));
+  {
+    Untaped scope;
+    const auto of_teacher = constant(key_net_->prototypes(keys_[0]).without_layout());
+    for (auto& key : keys_) key = constant(scores(key, of_teacher));
+  }
+  const auto share = dino(student, keys_, centre_, comm,
+                          {.student_temperature = temperature_of(o_), .teacher_temperature = o_.teacher_temperature});
+  return z[0].layout() ? share.with_layout(z[0].layout()) : share;
+}
+
+Tensor Objective::main_loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm) {
   const auto form = o_.form == "ring" ? Form::ring : Form::direct;
   if (o_.loss == "nt-xent") return nt_xent(z[0], z[1], comm, {.temperature = temperature_of(o_), .form = form, .tile = o_.tile});
   if (o_.loss == "supcon") {
@@ -94,7 +129,8 @@ Tensor Objective::loss(const Tensors& z, const data::ViewBatch& batch, const Com
     return lejepa(z, comm, Philox{o_.seed, static_cast<std::uint64_t>(net_.step())}.child(5),
                   {.lambda = lambda_of(o_), .sigreg = {.slices = o_.slices}});
   if (o_.loss == "spectral") return spectral(z[0], z[1], comm);
-  if (o_.loss == "moco") return moco(z[0], key_, queue_->keys(), comm, {.temperature = temperature_of(o_)});
+  if (o_.loss == "moco") return moco(z[0], keys_[0], queue_->keys(), comm, {.temperature = temperature_of(o_)});
+  if (o_.loss == "dino") return dino_loss(z, comm);
   prototypes_ = {net_.prototypes(z[0])};
   return swav(z, prototypes_[0], comm,
               {.temperature = temperature_of(o_),
@@ -108,7 +144,12 @@ void Objective::finish(const Step& step) {
   const auto plain = [&](std::size_t view) { return constant(step.views[view].without_layout()); };
   if (o_.loss == "moco") {
     update_momentum_encoder(*key_net_, net_, o_.key_momentum);
-    queue_->enqueue(unit_rows(key_), sample_group(step.views[0]));
+    queue_->enqueue(unit_rows(keys_[0]), sample_group(step.views[0]));
+  }
+  if (o_.loss == "dino") {
+    renormalise_prototypes(prototypes_[0]);
+    update_momentum_encoder(*key_net_, net_, o_.key_momentum);
+    centre_ = next_centre(centre_, keys_, sample_group(step.views[0]), o_.centre_momentum);
   }
   if (o_.loss == "swav") {
     renormalise_prototypes(prototypes_[0]);
@@ -119,7 +160,7 @@ void Objective::finish(const Step& step) {
 std::string Objective::text() const {
   const auto is = [&](auto... names) { return ((o_.loss == names) || ...); };
   std::vector<std::string> parts;
-  if (is("nt-xent", "supcon", "moco", "swav")) parts.push_back(fmt::format("temperature {}", temperature_of(o_)));
+  if (is("nt-xent", "supcon", "moco", "swav", "dino")) parts.push_back(fmt::format("temperature {}", temperature_of(o_)));
   if (is("nt-xent", "supcon", "clip")) parts.push_back("form " + o_.form);
   if (is("nt-xent", "supcon", "clip", "siglip")) parts.push_back(fmt::format("tiles of {} rows (0: the device's own)", o_.tile));
   if (is("barlow", "lejepa")) parts.push_back(fmt::format("lambda {}", lambda_of(o_)));
@@ -127,6 +168,11 @@ std::string Objective::text() const {
   if (is("moco")) parts.push_back(fmt::format("{} keys, momentum {} of their encoder", o_.queue, o_.key_momentum));
   if (is("swav"))
     parts.push_back(fmt::format("a queue of {} samples, prototypes frozen for {} steps", o_.queue, o_.freeze_prototypes));
+  if (is("dino"))
+    parts.push_back(
+        fmt::format("teacher's temperature {}, its momentum {}, momentum {} of the centre, prototypes frozen for {} steps",
+                    o_.teacher_temperature, o_.key_momentum, o_.centre_momentum, o_.freeze_prototypes));
+  if (o_.koleo > 0) parts.push_back(fmt::format("a KoLeo term of weight {}", o_.koleo));
   return o_.loss + (parts.empty() ? "" : ": ") + joined(parts, ", ");
 }
 
@@ -144,9 +190,12 @@ void Objective::publish() {
     for (std::size_t i = 0; i < key_net_->parameters().size(); ++i)
       buffers[prefix + "key/" + key_net_->parameters()[i].name] = key_net_->parameters()[i].value;
     for (const auto& [name, value] : key_net_->buffers()) buffers[prefix + "key_buffers/" + name] = value;
+  }
+  if (queue_) {
     buffers[prefix + "queue"] = queue_->keys();
     buffers[prefix + "queue_next"] = integer(queue_->next());
   }
+  if (centre_) buffers[prefix + "centre"] = centre_;
   if (swav_queue_) {
     const auto state = swav_queue_->state();
     for (std::size_t i = 0; i < state.size(); ++i) buffers[fmt::format("{}queue{}", prefix, i)] = state[i];
@@ -159,7 +208,8 @@ void Objective::restore() {
   auto& buffers = net_.buffers();
   const std::string prefix = state_prefix;
   const auto number = [&](const char* name) { return static_cast<std::int64_t>(buffers.at(prefix + name).item()); };
-  if (key_net_) queue_->load(buffers.at(prefix + "queue"), number("queue_next"));
+  if (queue_) queue_->load(buffers.at(prefix + "queue"), number("queue_next"));
+  if (centre_) centre_ = constant(buffers.at(prefix + "centre") * 1);
   if (swav_queue_) {
     Tensors state;
     for (std::size_t i = 0; i < swav_queue_->state().size(); ++i)

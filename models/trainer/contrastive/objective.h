@@ -43,6 +43,8 @@ class Objective {
 
  private:
   Tensor key_of(const Tensor& x, std::int64_t step);
+  Tensor main_loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm);  // without the KoLeo term
+  Tensor dino_loss(const Tensors& z, const Communicator& comm);
 
   const TrainOptions& o_;
   Network& net_;
@@ -50,7 +52,8 @@ class Objective {
   std::unique_ptr<Network> key_net_;
   std::optional<contrastive::KeyQueue> queue_;
   std::optional<contrastive::SwavQueue> swav_queue_;
-  Tensor key_;          // keys of this step
+  Tensors keys_;        // of this step: of moco's second view, of both views for dino's teacher
+  Tensor centre_;       // of dino
   Tensors prototypes_;  // none or one
 };
 

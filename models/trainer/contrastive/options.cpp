@@ -43,16 +43,16 @@ void add_network_keys(Keys& keys, NetworkOptions& o) {
       .instead_of("--head-hidden");
   keys.add("network.head_out", o.head_out, whole(1, 65536), "width of the embeddings that the loss compares")
       .instead_of("--head-out");
-  keys.add("network.prototypes", o.prototypes, whole(1, 1000000), "classes into which swav sorts samples")
+  keys.add("network.prototypes", o.prototypes, whole(1, 1000000), "classes into which swav and dino sort samples")
       .instead_of("--prototypes");
 }
 
 void add_loss_keys(Keys& keys, TrainOptions& o) {
   keys.add("loss.name", o.loss,
-           one_of({"nt-xent", "supcon", "clip", "siglip", "barlow", "vicreg", "lejepa", "spectral", "moco", "swav"}),
+           one_of({"nt-xent", "supcon", "clip", "siglip", "barlow", "vicreg", "lejepa", "spectral", "moco", "swav", "dino"}),
            "the loss; supcon uses labels")
       .with_flag("--loss");
-  keys.add("loss.temperature", o.temperature, above(0), "temperature of nt-xent, supcon, swav and moco")
+  keys.add("loss.temperature", o.temperature, above(0), "temperature of nt-xent, supcon, swav, moco and dino's student")
       .with_default("0.1, of moco 0.07")
       .instead_of("--temperature");
   keys.add("loss.form", o.form, one_of({"direct", "ring"}),
@@ -65,8 +65,14 @@ void add_loss_keys(Keys& keys, TrainOptions& o) {
   keys.add("loss.slices", o.slices, whole(1, 1000000), "random directions of lejepa's SIGReg in each step");
   keys.add("loss.queue", o.queue, whole(0, most), "keys of moco, or samples of each crop that swav assigns along (0: none)")
       .instead_of("--queue");
-  keys.add("loss.key_momentum", o.key_momentum, between(0, 1), "momentum of moco's key encoder").instead_of("--key-momentum");
-  keys.add("loss.freeze_prototypes", o.freeze_prototypes, whole(0, most), "time for which swav's prototypes do not change")
+  keys.add("loss.key_momentum", o.key_momentum, between(0, 1), "momentum of moco's key encoder and of dino's teacher")
+      .instead_of("--key-momentum");
+  keys.add("loss.teacher_temperature", o.teacher_temperature, above(0), "temperature of dino's teacher");
+  keys.add("loss.centre_momentum", o.centre_momentum, between(0, 1), "momentum of the centre of the scores of dino's teacher");
+  keys.add("loss.koleo", o.koleo, from(0),
+           "weight of a KoLeo term for the embeddings of each large view, which spreads them; DINOv2 has 0.1; 0: none");
+  keys.add("loss.freeze_prototypes", o.freeze_prototypes, whole(0, most),
+           "time for which the prototypes of swav and dino do not change")
       .with_unit("steps")
       .instead_of("--freeze-prototypes");
   keys.add("loss.small_crops", o.small_crops, whole(0, 64), "views of swav in addition to the two large ones")

@@ -40,6 +40,8 @@ struct TrainOptions : trainer::Options {
   std::int64_t slices = 256;  // of lejepa
   std::int64_t queue = 4096, freeze_prototypes = 0;
   double key_momentum = 0.99;
+  double teacher_temperature = 0.04, centre_momentum = 0.9;  // of dino
+  double koleo = 0;                                          // weight of the KoLeo term
   int small_crops = 0;
   std::string small_size;
   std::int64_t cached = 0;

@@ -72,6 +72,8 @@ void require_fitting(const Problem& problem, const data::Source& source, const s
 
 // ---- scores
 
+// The loss of the program for a problem.
+LossFunction loss_of(const Program& program, const Problem& problem);
 // Columns of metrics.csv: the loss, the program's metrics, then accuracy and AUC, or R2, unless a metric has such a name.
 std::vector<std::string> value_names(const Program& program, const Problem& problem);
 std::size_t place_of(const std::vector<std::string>& names, const std::string& name);

@@ -53,6 +53,12 @@ std::vector<std::string> value_names(const Program& program, const Problem& p) {
   return names;
 }
 
+LossFunction loss_of(const Program& program, const Problem& problem) {
+  if (program.loss_of)
+    if (auto chosen = program.loss_of(problem)) return chosen;
+  return problem.classes && program.class_loss ? program.class_loss : program.loss;
+}
+
 std::size_t place_of(const std::vector<std::string>& names, const std::string& name) {
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
 }
@@ -65,7 +71,7 @@ std::vector<double> values_of(const Program& program, const Problem& problem, co
   Shape shape{n};  // like data::Batch::y
   if (!problem.classes)
     for (const auto extent : source.target_type().shape) shape.push_back(extent);
-  const auto& loss = problem.classes && program.class_loss ? program.class_loss : program.loss;
+  const auto loss = loss_of(program, problem);
   const auto value = loss(from_vector({n, p.outputs}, p.predicted, DType::float64),
                           from_vector(shape, p.truth, problem.classes ? DType::int64 : DType::float64));
   restore_units(problem, p.predicted), restore_units(problem, p.truth);

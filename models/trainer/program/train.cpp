@@ -118,7 +118,7 @@ int train(const Communicator& world, const Program& program, const TrainOptions&
       {.program = program.name,
        .net = *net,
        .loader = *train_set,
-       .hooks = {.loss = problem.classes && program.class_loss ? program.class_loss : program.loss,
+       .hooks = {.loss = loss_of(program, problem),
                  .evaluate =
                      [&] {
                        f.predictions = predict(*net, *kept_set);

@@ -98,6 +98,7 @@ refuse 'labels of one name twice' 'is given twice' --set data.labels=a=x --set d
 refuse 'a ring of statistics' 'ring is of' --set loss.form=ring --loss barlow
 refuse 'parts of a batch with statistics' 'network.frozen_norm' --set loss.cached=2
 refuse 'small crops for features that depend on extents' 'network.average' --loss swav --set loss.small_crops=1
+refuse 'parts of a batch with a teacher' 'loss.cached is not for dino' --loss dino --set loss.cached=2 --set network.frozen_norm
 refuse 'a condition that is none' 'NAME=V,V' --set data.where=kind
 refuse 'a grid of other ranks' 'needs 3 ranks' --grid sample=3
 for bad in 99999999999999999999 010; do refuse "seed $bad" '--seed: a whole number' --seed "$bad"; done
@@ -171,9 +172,11 @@ judge 'conditions of one name are one' value training_samples 36 36
 run "$tool" train "$work/small.toml" --data "$work/volumes.npy" --encoder encoder3d --set network.blocks=1 --batch 12 \
   --epochs 1 --loss swav --set loss.queue=0 --set loss.small_crops=2 --out "$work/small-volumes"
 judge 'small crops of volumes' says 'resized crop \[2, 3, 3\]'
-for loss in supcon clip siglip barlow vicreg lejepa spectral moco swav; do
+dino='--set network.prototypes=5 --set loss.koleo=0.1 --set loss.centre_momentum=0.5'
+for loss in supcon clip siglip barlow vicreg lejepa spectral moco swav dino; do
   options='--set loss.queue=16'
-  [ $loss != swav ] || options='--set loss.queue=16 --set network.prototypes=5 --set loss.small_crops=1 --set network.average --optimizer lars'
+  [ $loss != dino ] || options=$dino
+  [ $loss != swav ] || options='--set loss.queue=16 --set network.prototypes=5 --set loss.small_crops=1 --set network.average --set loss.freeze_prototypes=2 --optimizer lars'
   # shellcheck disable=SC2086
   train threads 1 "$loss-1" 2 --loss $loss $options
   # shellcheck disable=SC2086
@@ -183,6 +186,9 @@ for loss in supcon clip siglip barlow vicreg lejepa spectral moco swav; do
   judge "$loss: the same loss on two ranks" same_losses "$work/$loss-1/metrics.csv" 1 "$work/$loss-2/metrics.csv" 1
   judge "$loss: resumed equals uninterrupted" same_losses "$work/$loss-1/metrics.csv" 2 "$work/$loss-3/metrics.csv" 2
 done
+# shellcheck disable=SC2086
+train threads 4 dino-4 1 --loss dino $dino --grid sample=2,height=2
+judge 'dino: the same loss on four ranks' same_losses "$work/dino-1/metrics.csv" 1 "$work/dino-4/metrics.csv" 1
 train ranks 2 refused 2 --resume "$work/two/checkpoint.h5" --loss barlow
 judge 'going on with another loss' refuses_once 'loss nt-xent, now it is barlow'
 train ranks 2 refused 2 --resume "$work/two/checkpoint.h5" --set data.where=kind=0,1,2,3 --set data.test_fraction=0
@@ -210,7 +216,7 @@ idle() { # idle PATTERN OPTIONS...
   judge "train says that $* means nothing" warns "$pattern"
 }
 idle 'loss.queue has no effect: it is of --loss moco and swav, not of nt-xent' --set loss.queue=64
-idle 'loss.tile has no effect: it is of loss.form ring' --set loss.tile=4
+idle 'loss.teacher_temperature has no effect: it is of --loss dino' --set loss.teacher_temperature=0.1
 idle 'loss.lambda has no effect' --set loss.lambda=0.1
 idle 'network.prototypes has no effect' --set network.prototypes=7
 idle 'network.small_images has no effect: it is for ResNets' --set network.small_images

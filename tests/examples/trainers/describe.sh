@@ -90,7 +90,7 @@ describe --batch 2048
 large=$(number peak_bytes_per_rank)
 describe --batch 2048 --set loss.form=ring
 judge 'describe: similarities are in memory, but for a ring' test $((large - $(number peak_bytes_per_rank))) -gt $((4 * 2048 * 2048))
-for loss in supcon clip siglip barlow vicreg lejepa spectral moco swav; do
+for loss in supcon clip siglip barlow vicreg lejepa spectral moco swav dino; do
   describe --batch 24 --loss $loss --grid sample=2,height=2 --set loss.queue=64
   judge "describe: $loss" is_json
 done

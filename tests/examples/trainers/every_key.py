@@ -57,6 +57,8 @@ WITH = {
     'loss.slices': ['loss.name=lejepa'],
     'loss.queue': ['loss.name=moco'],
     'loss.key_momentum': ['loss.name=moco'],
+    'loss.teacher_temperature': ['loss.name=dino'],
+    'loss.centre_momentum': ['loss.name=dino'],
     'loss.freeze_prototypes': ['loss.name=swav'],
     'loss.cached': ['network.frozen_norm'],
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs `classify` on numbers in place of classes, from folders with a table, a table by numbers of samples, and HDF5: the same
+# Runs `classify` on two classes with the loss of pairs, and on numbers in place of classes, from folders with a table, a table by numbers of samples, and HDF5: the same
 # losses and predictions on 1 and 2 ranks and from every format, and what is refused. Prints `failed: NAME` for each failed test
 # and ends with `N passed, M failed, K skipped`. tests/run.sh calls it.
 set -u
@@ -112,6 +112,23 @@ judge 'predict: the same without the truth' same "$work/all/predictions.csv" "$w
 judge 'predict prints the targets'"'"' names' says '^ *radius  *rest  *predicted$'
 judge 'and draws' test -s "$work/unknown/classify.png"
 
+# ---- the loss of pairs of two classes, which lie on different ranks
+python3 "$root/tests/examples/trainers/scans.py" "$work/kinds"
+pairs() { # pairs TRANSPORT RANKS OUT OPTIONS...
+  how=$1 p=$2 out=$3
+  shift 3
+  "$how" "$p" "$tools/classify" train --data "$work/kinds" --set data.validation_fraction=0.3 --filters 4 --batch 8 --epochs 2 \
+    --precision float64 --set loss.name=auc --quiet --out "$work/$out" "$@"
+}
+pairs threads 1 pairs-1
+judge 'loss.name auc: squared hinges of pairs' test "$(wc -l <"$work/pairs-1/metrics.csv")" = 3
+pairs threads 2 pairs-2 --grid sample=2
+judge 'pairs on two ranks: the same losses' near_losses "$work/pairs-1/metrics.csv" "$work/pairs-2/metrics.csv"
+pairs threads 4 pairs-4 --grid sample=2,depth=2
+judge 'pairs on four ranks, split in depth: the same losses' near_losses "$work/pairs-1/metrics.csv" "$work/pairs-4/metrics.csv"
+pairs threads 1 pairs-wide --set loss.margin=3
+judge 'another margin, another loss' sh -c "! cmp -s '$work/pairs-1/metrics.csv' '$work/pairs-wide/metrics.csv'"
+
 # ---- what is refused
 refuse() { ranks 2 "$tools/classify" train --data "$work/scans" --out "$work/refused" "$@"; }
 for each in 'short:has no row for .*v23.nii' 'twice:second one of .*v03.nii' 'words:large.* is not a number' 'beyond:is of no sample: they are 0 to 23'; do
@@ -124,6 +141,8 @@ refuse --set data.labels=size="$work/sizes.csv" --set data.validation_fraction=0
 judge 'a table is none of classes' refuses_arguments 'a table (CSV) of numbers is data.targets'
 refuse --set data.targets="$work/sizes.csv" --set data.label=mass --set data.validation_fraction=0.25
 judge 'a target that is not there' refuses_once "there is no target 'mass', but radius, rest"
+refuse --set data.targets="$work/sizes.csv" --set data.validation_fraction=0.25 --set loss.name=auc
+judge 'numbers have no pairs of classes' refuses_once 'loss.name auc compares samples of two classes; the data have numbers'
 judge 'refused runs leave nothing behind' no_file "$work/refused"
 
 summary
