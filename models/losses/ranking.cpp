@@ -9,23 +9,46 @@
 
 namespace mpigrad {
 
+namespace {
+
+// The sum over pairs of this rank's positive samples with the negative ones of all ranks, divided by the number of all pairs.
+Tensor loss_of_pairs(const Tensor& s, const Tensor& all, const Tensor& my_labels, const Tensor& all_labels,
+                     const AucOptions& options) {
+  Tensor weights;  // [here, all]: 1 / (|+| |-|) for such a pair
+  {
+    Untaped scope;
+    const auto indicator = [&](const Tensor& labels) {
+      return reshape(cast(labels.without_layout() != 0, s.dtype()), {labels.dim(0), 1});
+    };
+    const auto negative = 1 - indicator(all_labels), count = sum(negative);
+    const auto pairs = count * (static_cast<double>(all.dim(0)) - count);
+    weights = constant(indicator(my_labels) * transpose(negative) / clamp(pairs, 1, std::numeric_limits<double>::infinity()));
+  }
+  return sum(square(relu(options.margin - (s - transpose(all)))) * weights);
+}
+
+}  // namespace
+
 Tensor auc_loss(const Tensor& scores, const Tensor& labels, const Communicator& comm, const AucOptions& options) {
+  if (!comm) {
+    require(scores.rank() == 2 && scores.dim(1) == 1 && labels.rank() == 1 && labels.dim(0) == scores.dim(0),
+            "[auc_loss] each sample has one score, [n, 1], and one label, [n]: {} and {}", scores, labels);
+    return loss_of_pairs(scores, scores, labels, labels, options);
+  }
   const bool integers = labels.dtype() == DType::int64 || labels.dtype() == DType::boolean;
   const auto batch = contrastive::inspect(
       "auc_loss", {scores}, comm,
       {.smallest = 1, .refuse_zeros = false, .labels_fit = integers && labels.rank() == 1 && labels.dim(0) == scores.dim(0)});
   require(batch.width == 1, "[auc_loss] each sample has one score, [n, 1]: {}", scores);
   const auto& s = batch.views[0];
-  Tensor mine, others, pairs;  // 1 for a positive sample of this rank; 1 for a negative sample of any rank; |+| |-|, at least 1
+  const auto all = allgather(s, batch.comm, batch.rows);
+  Tensor mine, labels_of_all;
   {
     Untaped scope;
-    mine = constant(reshape(cast(labels.without_layout() != 0, s.dtype()), {batch.here, 1}));
-    others = constant(1 - transpose(allgather(mine, batch.comm, batch.rows)));
-    const auto negative = sum(others);
-    pairs = constant(clamp(negative * (static_cast<double>(batch.all) - negative), 1, std::numeric_limits<double>::infinity()));
+    mine = cast(labels.without_layout() != 0, s.dtype());
+    labels_of_all = allgather(mine, batch.comm, batch.rows);
   }
-  const auto short_of = relu(options.margin - (s - transpose(allgather(s, batch.comm, batch.rows))));
-  return batch.share(sum(square(short_of) * mine * others) / pairs);
+  return batch.share(loss_of_pairs(s, all, mine, labels_of_all, options));
 }
 
 }  // namespace mpigrad

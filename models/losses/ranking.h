@@ -15,6 +15,7 @@ struct AucOptions {
 //
 //   L = 1 / (|+| |-|) sum over i in +, j in - of max(0, margin - (s_i - s_j))^2
 //
+// `comm`: an empty communicator if this rank has the whole batch.
 // Returns this rank's share: the sum over ranks is the loss of the global batch, and so is the objective of gradient(). 0 for a
 // batch without positive or without negative samples. Errors, on all ranks: those of contrastive::inspect(); several scores for a
 // sample.

@@ -101,16 +101,21 @@ Tensor Objective::dino_loss(const Tensors& z, const Communicator& comm) {
     const auto unit = unit_rows(is_half(of.dtype()) ? cast(of.without_layout(), DType::float32) : of.without_layout());
     return matmul(unit, cast(rows, unit.dtype()), {.transpose_b = true});
   };
-  Tensors student, teacher;
-  for (const auto& view : z) student.push_back(scores(view, weights));
+  Tensors student;
+  for (const auto& view : z) {
+    student.push_back(scores(view, weights));
+    if (!view.layout()) continue;
+    auto layout = std::make_shared<Layout>(*view.layout());
+    layout->global[1] = weights.dim(0);
+    student.back() = student.back().with_layout(layout);
+  }
   {
     Untaped scope;
     const auto of_teacher = constant(key_net_->prototypes(keys_[0]).without_layout());
     for (auto& key : keys_) key = constant(scores(key, of_teacher));
   }
-  const auto share = dino(student, keys_, centre_, comm,
-                          {.student_temperature = temperature_of(o_), .teacher_temperature = o_.teacher_temperature});
-  return z[0].layout() ? share.with_layout(z[0].layout()) : share;
+  return dino(student, keys_, centre_, comm,
+              {.student_temperature = temperature_of(o_), .teacher_temperature = o_.teacher_temperature});
 }
 
 Tensor Objective::main_loss(const Tensors& z, const data::ViewBatch& batch, const Communicator& comm) {
