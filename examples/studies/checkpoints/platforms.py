@@ -219,10 +219,9 @@ class TensorFlow:
     ways = ('tf.train.Checkpoint', 'tf.train.Checkpoint, in the background')
 
     def __init__(self, shapes):
-        os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-        os.environ['CUDA_VISIBLE_DEVICES'] = '-1'
         import tensorflow as tf
 
+        tf.config.set_visible_devices([], 'GPU')
         tf.config.threading.set_intra_op_parallelism_threads(2)
         self.version, self.tf, self.names = tf.__version__, tf, list(shapes)
         self.values = [tf.Variable(numbers(shape, i), name=f'v{i}') for i, shape in enumerate(shapes.values())]
