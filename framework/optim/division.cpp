@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "framework/engine/op.h"
@@ -38,6 +39,15 @@ class Packing {
   std::span<const LayoutPtr> rows_;
   int ranks_;
 };
+
+// Balanced, at rows that begin a line of 16 elements, as in for_shares(): the remainders of vector loops, which may round
+// differently, are then those of the whole tensor.
+std::vector<std::int64_t> cuts_of(const Shape& shape, int ranks) {
+  const auto rows = shape[0], together = 16 / std::gcd(std::int64_t{16}, shape.elements() / rows);
+  auto cuts = balanced_cuts((rows + together - 1) / together, ranks);
+  for (auto& cut : cuts) cut = std::min(rows, cut * together);
+  return cuts;
+}
 
 std::int64_t total(const std::vector<std::int64_t>& counts) {
   std::int64_t sum = 0;
@@ -111,8 +121,8 @@ Division::Division(const Parameters& parameters, std::string& why) : parameters_
                                                : "the program owns the memory of parameters";
       continue;
     }
-    rows_[i] = std::make_shared<Layout>(
-        Layout{line, value.shape(), {{Placement::split, 0, balanced_cuts(value.dim(0), line->ranks())}}});
+    rows_[i] =
+        std::make_shared<Layout>(Layout{line, value.shape(), {{Placement::split, 0, cuts_of(value.shape(), line->ranks())}}});
     places_[value.id()] = i;
     ranks_ = line->ranks();
   }

@@ -12,6 +12,7 @@
 #include "tests/models/train/divided_training.h"
 #include "tests/support/files.h"
 #include "tests/support/ranks.h"
+#include "tests/support/traffic.h"
 
 using namespace mpigrad;
 using namespace mpigrad::testing;
@@ -166,6 +167,21 @@ TEST_CASE("a step of a divided optimizer passes as much to collectives as an all
     CHECK(scattered == all);
     CHECK(gathered == adam.own_elements() * 4);
     CHECK(summed == 0);
+  }
+}
+
+TEST_CASE("the ranks of a divided optimizer send what an allreduce sends") {
+  for (const int ranks : {2, 3}) {
+    const auto sent = [&](bool replicated) {
+      Traffic traffic{.type = DType::float32};
+      on_ranks(ranks, [&](const Communicator& bare) {
+        (void)Training(counted(bare, traffic), {}, replicated).run(0, 1);
+        bare.transport().barrier();
+      });
+      CHECK((replicated ? traffic.scattered : traffic.reduced) == 0);
+      return traffic.all();
+    };
+    CHECK(sent(false) == sent(true));
   }
 }
 
