@@ -121,8 +121,10 @@ Division::Division(const Parameters& parameters, std::string& why) : parameters_
                                                : "the program owns the memory of parameters";
       continue;
     }
-    rows_[i] =
-        std::make_shared<Layout>(Layout{line, value.shape(), {{Placement::split, 0, cuts_of(value.shape(), line->ranks())}}});
+    Layout rows{line, value.shape(), std::vector<AxisPlacement>(1)};
+    rows.axes[0].placement = Placement::split, rows.axes[0].dimension = 0;
+    rows.axes[0].cuts = cuts_of(value.shape(), line->ranks());  // moved: one number for each rank is much with thousands
+    rows_[i] = std::make_shared<Layout>(std::move(rows));
     places_[value.id()] = i;
     ranks_ = line->ranks();
   }

@@ -20,10 +20,11 @@ namespace {
 
 struct Requested {
   std::int64_t start = 0, step = 0;  // bytes
+  std::int64_t parameters = 0;       // in the network's list
 };
 
 // Session, grid and network, and one training step, of a rank in the middle of the grid.
-Requested requested_by(const GridExtents& extents) {
+Requested requested_by(const GridExtents& extents, bool replicated = true) {
   const UseDevice dry(DeviceKind::dry);
   const int ranks = ranks_of(extents);
   const auto now = [] { return allocations_of_this_thread().requested; };
@@ -34,12 +35,12 @@ Requested requested_by(const GridExtents& extents) {
   const auto inputs = input_layout(grid, {batch, 512, 512, 512, 4}), targets = split_layout(grid, {batch, 4}, {0, -1, -1, -1});
   CosmoFlow net;
   net.build(inputs, {.device = DeviceKind::dry});
-  Adam adam(net, AdamAttributes{});
+  Adam adam(net, AdamAttributes{.replicated = replicated});
   const auto started = now();
   const auto tensor = [](const LayoutPtr& of) { return constant(zeros(of->box().extents()).with_layout(of)); };
   Tape tape(net);
   adam.step(tape.gradient(mse(net(tensor(inputs)), tensor(targets))));
-  return {started - before, now() - started};
+  return {started - before, now() - started, static_cast<std::int64_t>(net.parameters().size())};
 }
 
 }  // namespace
@@ -67,5 +68,13 @@ TEST_CASE("memory of a rank: 2,048 ranks need little more than 64") {
     CHECK(a.step > 0);
     CHECK(static_cast<double>(b.start) <= start * static_cast<double>(a.start));
     CHECK(static_cast<double>(b.step) <= step * static_cast<double>(a.step));
+    // A divided optimizer has one number for each rank and parameter, and in a step some for each rank and bucket.
+    const auto divided = requested_by(many, false);
+    const auto numbers = static_cast<std::int64_t>(sizeof(std::int64_t)) * ranks_of(many) * b.parameters;
+    CAPTURE(divided.start - b.start);
+    CAPTURE(divided.step - b.step);
+    CAPTURE(numbers);
+    CHECK(divided.start - b.start <= 2 * numbers);
+    CHECK(divided.step - b.step <= 2 * numbers);
   }
 }
