@@ -56,7 +56,7 @@ struct Options {
   OptimizerOptions optimizer_options{.learning_rate = 1e-3, .momentum = 0.9};
   bool nesterov = false;                                // of sgd
   double warm_up = 0, decay_factor = 0.1, power = 0.9;  // warm_up: epochs; power: of schedule polynomial
-  std::vector<double> milestones{};        // epochs
+  std::vector<double> milestones{};                     // epochs
   std::uint64_t seed = 1;
   double average_weights = 0;  // decay; 0: no averages
   // files

@@ -52,32 +52,13 @@ namespace {
 
 // Keys of training steps and of files written during training.
 std::vector<const char*> keys_of_training() {
-  return {"optimizer.learning_rate",
-          "schedule.shape",
-          "schedule.warm_up",
-          "schedule.milestones",
-          "schedule.decay_factor",
-          "schedule.power",
-          "optimizer.nesterov",
-          "optimizer.weight_decay",
-          "optimizer.clip_norm",
-          "checkpoint.epochs",
-          "checkpoint.steps",
-          "checkpoint.minutes",
-          "checkpoint.keep",
-          "checkpoint.best",
-          "checkpoint.wait",
-          "checkpoint.local_folder",
-          "checkpoint.local_steps",
-          "checkpoint.mtbf",
-          "report.mllog",
-          "report.mllog_entries",
-          "checkpoint.time_limit",
-          "schedule.skip_bad",
-          "schedule.patience",
-          "schedule.metric",
-          "schedule.larger_is_better",
-          "schedule.minutes"};
+  return {"optimizer.learning_rate",   "schedule.shape",    "schedule.warm_up",   "schedule.milestones",
+          "schedule.decay_factor",     "schedule.power",    "optimizer.nesterov", "optimizer.weight_decay",
+          "optimizer.clip_norm",       "checkpoint.epochs", "checkpoint.steps",   "checkpoint.minutes",
+          "checkpoint.keep",           "checkpoint.best",   "checkpoint.wait",    "checkpoint.local_folder",
+          "checkpoint.local_steps",    "checkpoint.mtbf",   "report.mllog",       "report.mllog_entries",
+          "checkpoint.time_limit",     "schedule.skip_bad", "schedule.patience",  "schedule.metric",
+          "schedule.larger_is_better", "schedule.minutes"};
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ fi
 
 # ---- a plan from the data, and the training that it describes
 run "$tool" plan "$work/data" --memory 40MiB --set plan.filters=4 --out "$work/plan.toml"
-judge 'a plan says spacing, window, levels and batch' says 'spacing 2 x 1 x 1 mm, .*3 levels, batch '
+judge 'a plan says spacing, window, levels and batch' says 'spacing 2 x 1 x 1 mm, .*window 12 x 14 x 14, 2 levels, batch 2'
 ranks 2 "$tool" plan "$work/data" --memory 40MiB --set plan.filters=4 --grid depth=2 --json --out "$work/plan2.toml"
 judge 'two ranks read the data together' is_json
 judge 'a grid of two ranks needs less memory on each' test "$(number step_bytes)" -gt 0
