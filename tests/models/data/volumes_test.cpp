@@ -70,6 +70,27 @@ TEST_CASE("volumes: normalised samples have mean 0 and deviation 1, box by box")
   CHECK(has(error_text([&] { (void)refused->values(0, refused->whole()); }), "broken [0]: a value is nan"));
 }
 
+TEST_CASE("volumes: channels with a scale are clipped and normalised by given numbers, others by their own") {
+  const auto source =
+      data::from_tensors(constant(from_vector({1, 1, 2, 2, 2}, std::vector<double>{-900, 1, 40, 3, 60, 1, 2000, 3})),
+                         constant(from_vector({1, 1}, std::vector<double>{0})));
+  const std::vector<data::IntensityScale> scales{{-100, 300, 50, 20}, {}};
+  const auto seen = data::normalised(source, data::Normalisation::whole, scales);
+  CHECK(seen->values(0, seen->whole()) == std::vector<double>{-7.5, -1, -0.5, 1, 0.5, -1, 12.5, 1});
+  const auto none = data::normalised(source, data::Normalisation::none, scales);
+  CHECK(none->values(0, none->whole()) == std::vector<double>{-7.5, 1, -0.5, 3, 0.5, 1, 12.5, 3});
+  const auto broken =
+      data::normalised(data::from_tensors(constant(from_vector({1, 1, 1, 1, 1}, std::vector<double>{std::nan("")})),
+                                          constant(from_vector({1, 1}, std::vector<double>{0})), {.name = "broken"}),
+                       data::Normalisation::whole, {{-1, 1, 0, 1}});
+  CHECK(has(error_text([&] { (void)broken->values(0, broken->whole()); }), "broken [0]: a value is nan"));
+  CHECK(has(error_text([&] {
+              (void)data::normalised(source, data::Normalisation::whole, {{0, 1, 0, 1}});
+            }),
+            "1 scales of intensities for 2 channels"));
+  CHECK(has(error_text([&] { (void)data::normalised(source, data::Normalisation::whole, {{2, 1, 0, 1}, {}}); }), "low to high"));
+}
+
 TEST_CASE("volumes: a folder of images and labels, as stored and resampled") {
   const Folder folder;
   const auto images = folder.path / "images", labels = folder.path / "labels";
