@@ -267,7 +267,8 @@ int run_train(const Communicator& world, const SegmentationProgram& program, Tra
   const auto momentum = trained.problem.values.find("norm_momentum");
   if (momentum != trained.problem.values.end() && std::holds_alternative<double>(momentum->second))
     o.norm_momentum = std::get<double>(momentum->second);
-  std::set<std::string> own{"data.window", "network.classes", "network.channels"};
+  std::set<std::string> own{"data.window", "network.classes", "network.channels",
+                            "loss.name",   "loss.batch_dice", "loss.background"};
   for (const auto& setting : program.settings) own.insert(key_of(setting));
   o.training.fit.whole_step = true;
   warn(o, own, world.rank());
