@@ -66,9 +66,13 @@ std::string page_of(const SegmentationProgram& program, const Results& r, const 
   }
 
   page.heading("Volumes, the worst first");
+  // More columns than a page can show are in the file of cases.
+  constexpr std::size_t most_labels = 12;
+  const bool wide = r.labels() <= most_labels;
   std::vector<std::string> columns{"volume", "mean Dice"};
   for (std::size_t c = 1; c < r.labels(); ++c)
-    for (const char* what : {"Dice", "HD95", "surface Dice"}) columns.push_back(fmt::format("{} {}", what, r.name_of(c)));
+    for (const char* what : {"Dice", "HD95", "surface Dice"})
+      if (wide || what == std::string("Dice")) columns.push_back(fmt::format("{} {}", what, r.name_of(c)));
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < r.cases.size(); ++i) {
     const double mean = mean_dice(r.cases[i], r.classes);
@@ -83,11 +87,13 @@ std::string page_of(const SegmentationProgram& program, const Results& r, const 
            number(mean_dice(each, r.classes))};
     for (std::size_t c = 1; c < r.labels(); ++c) {
       row.push_back(number(each.dice[c]));
+      if (!wide) continue;
       row.push_back(number(each.hausdorff[c], 2));
       row.push_back(number(each.within[c]));
     }
   }
   page.table(columns, rows);
+  if (!wide) page.paragraph(fmt::format("{} has the distances of each volume, too.", cases_file));
   page.text(text);
   return page.html();
 }

@@ -3,6 +3,9 @@
 #include "models/evaluate/sliding_window.h"
 
 #include <doctest/doctest.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -309,3 +312,38 @@ TEST_CASE("volumes: the memory of sums falls with the ranks and is what planes i
   CHECK(segmentation::sliding_window_memory(extents, extents, 3, 1, options).sums ==
         static_cast<double>((most + 1) * 9 * 11 * 3 * 4));
 }
+
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+TEST_CASE("volumes: the heap holds the sums of the planes in progress, as predicted, and not those of the volume") {
+  static const auto heap = [] {
+    const auto info = mallinfo2();
+    return static_cast<double>(info.uordblks + info.hblkhd);
+  };
+  class Measuring : public nn::Module {
+   public:
+    Tensor operator()(const Tensor& x) override {
+      most = std::max(most, heap());
+      return conv_(x);
+    }
+    double most = 0;
+
+   private:
+    nn::Conv3d conv_{*this, "conv", {.out = 24, .kernel = 1}};
+  };
+  const Shape extents{64, 48, 48};
+  const auto source = made_volume(extents);
+  for (const auto sums : {DType::float32, DType::uint16}) {
+    const segmentation::SlidingWindowOptions options{.window = {16, 16, 16}, .sums = sums};
+    const auto expected = segmentation::sliding_window_memory(extents, extents, 24, 1, options);
+    const double whole = static_cast<double>(extents.elements() * 24 * size_of(sums));
+    CHECK(expected.sums == whole * 17 / 64);
+    Measuring net;
+    net.build(Shape{1, 16, 16, 16, 1}, {.seed = 1});
+    const double before = heap();
+    if (before == 0) return;  // another allocator, as that of a sanitizer
+    (void)segmentation::sliding_window_classes({&net}, *source, 0, extents, options);
+    CHECK(net.most - before > 0.8 * expected.sums);
+    CHECK(net.most - before < expected.sums + expected.classes + 0x1p20);
+  }
+}
+#endif
