@@ -58,8 +58,9 @@ void compare(int ranks, const Case& c, bool exact) {
     CHECK(divided[r].parameters == divided[0].parameters);
     CHECK(divided[r].gradients == whole[r].gradients);
     CHECK(divided[r].all_state == whole[r].state_bytes);
+    // Groups of 16 rows of 513 elements stay together.
     CHECK(static_cast<double>(divided[r].state_bytes) ==
-          doctest::Approx(static_cast<double>(divided[r].all_state) / ranks).epsilon(0.02));
+          doctest::Approx(static_cast<double>(divided[r].all_state) / ranks).epsilon(0.07));
     CHECK(divided[r].skipped == (c.overflow ? 1 : 0));
     state += divided[r].state_bytes;
   }
