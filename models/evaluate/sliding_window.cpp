@@ -61,13 +61,13 @@ Tensor probabilities_of(const Ensemble& nets, const data::Source& source, std::i
   return constant(result);
 }
 
-// The most likely classes of some planes' rows and columns, from planes of probabilities that arrive one after the other.
+// The classes of some planes' rows and columns, from planes of probabilities that arrive one after the other.
 template <class T>
 class Classes {
  public:
-  // `box`: of the cells of `extents`; `needed`: the cells of the sample with which the planes arrive.
-  Classes(const Shape& seen, const Shape& extents, const Box& box, const Box& needed)
-      : box_(box), needed_(needed), d_(seen[0], extents[0]), h_(seen[1], extents[1]), w_(seen[2], extents[2]) {
+  // `box`: of the cells of `extents`; `needed`: the cells of the sample with which the planes arrive; `written`: by regions.
+  Classes(const Shape& seen, const Shape& extents, const Box& box, const Box& needed, const std::vector<std::int64_t>& written)
+      : box_(box), needed_(needed), written_(written), d_(seen[0], extents[0]), h_(seen[1], extents[1]), w_(seen[2], extents[2]) {
     found_.reserve(static_cast<std::size_t>(box.elements()));
   }
 
@@ -105,13 +105,13 @@ class Classes {
             const T* from = planes_[below ? 1 : 0].data() + at + (right ? stride : 0) + (behind ? classes : 0);
             for (std::size_t c = 0; c < p.size(); ++c) p[c] += weight * static_cast<float>(from[c]);
           }
-          found_[begin + static_cast<std::size_t>(row * columns + column)] =
-              static_cast<std::uint16_t>(std::max_element(p.begin(), p.end()) - p.begin());
+          found_[begin + static_cast<std::size_t>(row * columns + column)] = class_of(p, written_, one_half<T>);
         }
     }
   }
 
   Box box_, needed_;
+  const std::vector<std::int64_t>& written_;
   LinearPlaces d_, h_, w_;
   std::deque<std::vector<T>> planes_;  // from plane first_ on
   std::int64_t first_ = 0;
@@ -130,7 +130,7 @@ std::vector<std::int32_t> classes_of(const Ensemble& nets, const data::Source& s
   std::vector<std::uint16_t> found, all;
   Run<T> run(nets, source, sample, o, needed);
   {
-    Classes<T> classes(seen, extents, boxes[run.rank()], needed[run.rank()]);
+    Classes<T> classes(seen, extents, boxes[run.rank()], needed[run.rank()], o.written);
     run.run([&](std::int64_t d, std::vector<T>&& plane, std::int64_t count) { classes.take(d, std::move(plane), count); });
     found = std::move(classes.found());
   }
@@ -167,6 +167,8 @@ std::vector<std::int32_t> sliding_window_classes(const Ensemble& nets, const dat
                                                  const Shape& extents, const SlidingWindowOptions& o) {
   check(nets, o);
   require(extents.rank() == 3 && extents.elements() > 0, "[sliding_window] cells are [D, H, W], at least 1 each: {}", extents);
+  require(o.sigmoid == !o.written.empty(), "[sliding_window] regions, with probabilities by sigmoid, write a class each: {} here",
+          o.written.size());
   return (o.sums == DType::float32 ? classes_of<float> : classes_of<std::uint16_t>)(nets, source, sample, extents, o);
 }
 

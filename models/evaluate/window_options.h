@@ -22,6 +22,10 @@ struct SlidingWindowOptions {
   // The type of the sums over windows and of messages of probabilities: float32, or uint16, whole numbers of 1/65535 in half the
   // memory.
   DType sums = DType::float32;
+  // The outputs are regions that may overlap: probabilities are sigmoids of scores instead of their softmax.
+  bool sigmoid = false;
+  // The class that each region writes (sliding_window_classes); none without `sigmoid`.
+  std::vector<std::int64_t> written{};
 };
 
 // Networks whose probabilities are averaged: at least one, of the same classes.

@@ -13,10 +13,16 @@
 #include "models/data/source.h"
 #include "models/data/window.h"
 #include "models/evaluate/window_sums.h"
+#include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/softmax/softmax.h"
 
 namespace mpigrad::segmentation {
+
+// Softmax of scores [N, D, H, W, K], or their sigmoid; NaN for scores that are not finite.
+inline Tensor probabilities_of_scores(const Tensor& scores, bool sigmoid) {
+  return sigmoid ? mpigrad::sigmoid(scores) + scores * 0.0 : softmax(scores);
+}
 
 // Flips of windows along D, H, W.
 using Flips = std::array<bool, 3>;
@@ -148,7 +154,9 @@ class Run {
         classes_ = p.dim(4);
         sums_.emplace(own_[rank()], classes_);
       }
-      p = softmax(p);
+      require(o_.written.empty() || static_cast<std::int64_t>(o_.written.size()) == classes_,
+              "[sliding_window] networks of {} outputs are not of {} regions", classes_, o_.written.size());
+      p = probabilities_of_scores(p, o_.sigmoid);
       sum = sum ? sum + p : p;
     }
     if (nets_.size() > 1) sum = sum / static_cast<double>(nets_.size());

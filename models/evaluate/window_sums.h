@@ -44,6 +44,19 @@ T stored_probability(float p) {
   else return static_cast<T>(p > 0 ? std::min(p * 65535.0F + 0.5F, 65535.0F) : 0.0F);
 }
 
+// 1/2 as a sum stores it.
+template <class T>
+inline constexpr float one_half = std::is_same_v<T, float> ? 0.5F : 32767.5F;
+
+// The class of a cell with these probabilities: the first of the largest, or, if `written` has a class for each, that of the last
+// one above `middle`, 0 if there is none.
+inline std::uint16_t class_of(const std::vector<float>& p, const std::vector<std::int64_t>& written, float middle) {
+  if (written.empty()) return static_cast<std::uint16_t>(std::max_element(p.begin(), p.end()) - p.begin());
+  for (auto i = p.size(); i > 0; --i)
+    if (p[i - 1] > middle) return static_cast<std::uint16_t>(written[i - 1]);
+  return 0;
+}
+
 // Sums of probabilities for the cells of a box of rows and columns in all planes. Planes are allocated when the first window
 // reaches them.
 template <class T>

@@ -2,6 +2,7 @@
 
 #include "comm/distributed/invariant.h"
 #include "comm/distributed/redistribute.h"
+#include "ops/elementwise/activation.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
@@ -102,6 +103,52 @@ Tensor tversky_loss(const Tensor& scores, const Tensor& labels, const TverskyOpt
   const double s = o.overlap.smoothing;
   const auto wrong = (sums.predicted - sums.both) * o.false_positives + (sums.true_ - sums.both) * o.false_negatives;
   return as_share(loss_of((sums.both + s) / (sums.both + wrong + s), o.overlap), scores);
+}
+
+Tensor region_loss(const Tensor& scores, const Tensor& labels, const RegionOptions& o) {
+  const auto count = static_cast<std::int64_t>(o.regions.size());
+  require(scores.rank() == 5 && labels.rank() == 4 && count > 0 && scores.dim(4) == count,
+          "[region_loss] needs scores [N, D, H, W, {}] of {} regions and labels [N, D, H, W]: {}, {}", count, count, scores,
+          labels);
+  require(!scores.layout() == !labels.layout(), "[region_loss] scores and labels are both distributed or both local: {}, {}",
+          scores, labels);
+  const auto x = is_half(scores.dtype()) ? cast(scores, DType::float32) : scores;
+  Tensor t, counted;  // of the regions; of the cells that are not ignored
+  {
+    Untaped scope;
+    const auto of_class = cast(mpigrad::apply(ops::LabelMask{o.classes, o.overlap.ignored}, {labels}), x.dtype());
+    std::vector<Tensor> parts;
+    for (const auto& region : o.regions) {
+      Tensor part;
+      for (const auto label : region) {
+        require(label >= 0 && label < o.classes, "[region_loss] a region has the class {} of {}", label, o.classes);
+        const auto cells = slice(of_class, 4, label, label + 1);
+        part = part ? part + cells : cells;
+      }
+      require(static_cast<bool>(part), "[region_loss] a region has no class");
+      parts.push_back(part);
+    }
+    t = constant(concatenate(parts, 4));
+    require(t.shape() == x.shape(), "[region_loss] labels are for other cells than the scores: {}, {}", labels, scores);
+    if (o.overlap.ignored) counted = constant(sum(of_class, {-1}, true));
+  }
+  auto overlap = o.overlap;
+  overlap.background = true;
+  const auto p = sigmoid(x);
+  Overlap sums{.both = over_cells(p * t, overlap.whole_batch),
+               .predicted = over_cells(counted ? p * counted : p, overlap.whole_batch),
+               .true_ = {}};
+  {
+    Untaped scope;
+    sums.true_ = constant(over_cells(t, overlap.whole_batch));
+  }
+  auto entropy = binary_cross_entropy_with_logits(x, t, Reduction::none);
+  if (counted) entropy = entropy * counted;
+  const auto mean_entropy =
+      counted ? sum(entropy) / (std::max(1e-30, mean_weight(labels, o.classes, {.ignore_index = o.overlap.ignored})) *
+                                static_cast<double>(count))
+              : mean(entropy);
+  return (as_share(dice_of(sums, overlap), scores) + mean_entropy) * 0.5;
 }
 
 Tensor focal_loss(const Tensor& scores, const Tensor& labels, const FocalOptions& o) {

@@ -39,4 +39,13 @@ struct FocalOptions {
 // Mean over all cells that are not ignored of -w_t (1 - p_t)^gamma log p_t, t the label (Lin et al. 2017)
 Tensor focal_loss(const Tensor& scores, const Tensor& labels, const FocalOptions& options = {});
 
+struct RegionOptions {
+  std::vector<std::vector<std::int64_t>> regions{};  // the labels of the cells in each region; one at least
+  std::int64_t classes = 0;                          // labels are in [0, classes)
+  OverlapOptions overlap{};                          // `background` has no meaning
+};
+// Unions of classes that may overlap, as in nnU-Net's regions: scores [N, D, H, W, regions], p = sigmoid(scores), t = 1 where the
+// label is in the region. (1 - mean of (2 sum p t + s) / (sum p + sum t + s) + mean of the binary cross-entropies) / 2
+Tensor region_loss(const Tensor& scores, const Tensor& labels, const RegionOptions& options);
+
 }  // namespace mpigrad::segmentation

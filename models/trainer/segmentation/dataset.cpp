@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "framework/base/error.h"
+#include "framework/base/joined.h"
 #include "framework/base/printable.h"
 #include "framework/base/text_bounds.h"
 
@@ -48,10 +49,13 @@ constexpr std::int64_t most_classes = 10000;
 
 void take_labels(const Json& labels, DatasetFile& file) {
   std::int64_t most = -1;
+  bool unions = false;
   for (const auto& [key, value] : labels.items()) {
     if (value.is_array()) {  // version 2: a region
-      file.regions.push_back(key);
-      for (const auto& each : value) most = std::max(most, number_of(each));
+      unions = true;
+      std::vector<std::int64_t> numbers;
+      for (const auto& each : value) numbers.push_back(number_of(each)), most = std::max(most, numbers.back());
+      file.regions.push_back(fmt::format("{}={}", key, joined(numbers, "+")));
       continue;
     }
     // Version 2 is NAME: NUMBER, version 1 "NUMBER": NAME.
@@ -61,7 +65,9 @@ void take_labels(const Json& labels, DatasetFile& file) {
     require(label >= 0, "[data] {}: '{}' of the labels has no number", file.path.string(), printable(key));
     if (name == "ignore") file.ignored.push_back(label);
     else most = std::max(most, label);
+    if (name != "ignore" && label > 0) file.regions.push_back(fmt::format("{}={}", name, label));
   }
+  if (!unions) file.regions.clear();
   require(most < most_classes, "[data] {}: a label is {}; labels are below {}", file.path.string(), most, most_classes);
   file.classes = most + 1;
 }
@@ -79,6 +85,7 @@ DatasetFile read_dataset_file(const fs::path& path) {
     const auto document = Json::parse(text);
     (void)document.get_ref<const Json::object_t&>();
     if (document.contains("labels")) take_labels(document.at("labels"), file);
+    if (document.contains("regions_class_order")) document.at("regions_class_order").get_to(file.region_order);
     for (const char* name : {"channel_names", "modality"})
       if (document.contains(name)) {
         file.channels = static_cast<std::int64_t>(document.at(name).size());

@@ -22,7 +22,9 @@ struct DatasetFile {
   std::int64_t classes = 0;               // 0: not said
   std::vector<std::int64_t> ignored{};    // the label called `ignore`
   std::int64_t channels = 0, images = 0;  // 0: not said
-  std::vector<std::string> regions{};     // names of unions of labels
+  // Where labels are unions: all labels above 0 as regions, "NAME=LABEL+LABEL", and regions_class_order (none: not said).
+  std::vector<std::string> regions{};
+  std::vector<std::int64_t> region_order{};
   std::vector<std::string> modalities{};  // of the channels; empty: not said
 };
 // dataset.json in the folder `path`, if its volumes are in imagesTr/. Error: a file that is no such description.

@@ -10,7 +10,7 @@ namespace mpigrad::trainer::segmenting {
 namespace {
 
 // A slice in grey with the outlines of the classes, which follow the edges of cells: prediction solid, truth dashed.
-plot::Image image_of(const std::vector<double>& values, const Slice& s, std::int64_t classes, const std::string& title) {
+plot::Image image_of(const std::vector<double>& values, const Slice& s, const std::string& title) {
   plot::Image image{.title = title, .rows = s.extents[0], .columns = s.extents[1]};
   double low = values.front(), high = low;
   for (const double value : values) low = std::min(low, value), high = std::max(high, value);
@@ -18,7 +18,10 @@ plot::Image image_of(const std::vector<double>& values, const Slice& s, std::int
     const double grey = high > low ? (value - low) / (high - low) : 0;
     image.pixels.push_back({grey, grey, grey});
   }
-  for (std::int64_t c = 1; c < classes; ++c) {
+  std::int32_t most = 0;
+  for (const auto* labels : {&s.truth, &s.predicted})
+    for (const auto label : *labels) most = std::max(most, label);
+  for (std::int32_t c = 1; c <= most; ++c) {
     const auto add = [&](const std::vector<std::int32_t>& labels, bool dashed) {
       if (std::find(labels.begin(), labels.end(), c) == labels.end()) return;
       plot::Outline outline{.colour = plot::series_colour(static_cast<std::size_t>(c - 1)), .dashed = dashed, .mask = {}};
@@ -30,6 +33,8 @@ plot::Image image_of(const std::vector<double>& values, const Slice& s, std::int
   }
   return image;
 }
+
+std::string name_of(const Results& r, std::size_t label) { return (r.is_region(label) ? "" : "class ") + r.name_of(label); }
 
 // The values of a plane as stored.
 std::vector<double> plane_of(const data::Source& source, const Slice& s) {
@@ -55,7 +60,7 @@ std::vector<plot::Panel> panels_of(const Results& r, const Volumes& volumes, std
     const auto& s = r.shown[i];
     const auto name = std::filesystem::path(volumes.stored->name_of_sample(s.sample)).filename().string();
     panels.emplace_back(
-        image_of(plane_of(*volumes.stored, s), s, r.classes,
+        image_of(plane_of(*volumes.stored, s), s,
                  fmt::format("{}, plane {}{}", name, s.plane, std::isnan(s.dice) ? "" : fmt::format(", Dice {:.3f}", s.dice))));
   }
   return panels;
@@ -81,7 +86,7 @@ void draw(const std::filesystem::path& path, const Results& r, const Volumes& vo
   plot::Scatter scatter{.title = "volumes in mm^3", .x_label = "true", .y_label = "predicted", .series = {}, .notes = {}};
   for (std::size_t c = 1; c < static_cast<std::size_t>(r.classes) && c <= 8; ++c) {
     plot::Series points{
-        .label = fmt::format("class {}: Dice {:.3f}", c, mean_of(r.cases, &Case::dice, c).value), .x = {}, .y = {}};
+        .label = fmt::format("{}: Dice {:.3f}", name_of(r, c), mean_of(r.cases, &Case::dice, c).value), .x = {}, .y = {}};
     for (const auto& each : r.cases) points.x.push_back(each.truth[c]), points.y.push_back(each.predicted[c]);
     scatter.series.push_back(std::move(points));
   }
@@ -89,7 +94,7 @@ void draw(const std::filesystem::path& path, const Results& r, const Volumes& vo
   if (!r.epochs.empty()) {
     plot::Lines dice{.title = "Dice of the validation volumes", .x_label = "epoch", .markers = true, .series = {}};
     for (std::size_t c = 0; c + 1 < static_cast<std::size_t>(r.classes) && c < 8; ++c)
-      dice.series.push_back(curve(fmt::format("class {}", c + 1), r.epochs, [c](const Epoch& e) { return e.dice[c]; }));
+      dice.series.push_back(curve(name_of(r, c + 1), r.epochs, [c](const Epoch& e) { return e.dice[c]; }));
     panels.emplace_back(
         plot::Lines{.title = "loss",
                     .x_label = "epoch",

@@ -65,6 +65,7 @@ void require_alike(const std::string& first, const Trained& a, const std::string
     require(equal, "[ensemble] {} and {} do not have the same {}", first, file, what);
   };
   same("classes", a.problem.outputs == b.problem.outputs && a.label_map == b.label_map && a.ignored == b.ignored);
+  same("regions", a.regions == b.regions && a.label_classes == b.label_classes);
   same("channels", a.problem.channels == b.problem.channels && a.channel_files == b.channel_files);
   same("window", a.problem.extents == b.problem.extents);
   same("normalisation", a.normalisation == b.normalisation);
@@ -179,10 +180,12 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
   const auto all = load_all(world, program, o);
   const auto& trained = all.front().trained;
   const auto& problem = trained.problem;
-  segmenting.regions = regions_of(o.regions, problem.outputs);
+  segmenting.targets = trained.regions;
+  segmenting.regions = scored_regions(o.regions, trained.classes(), trained.regions);
+  const auto classes = scored_classes(problem, segmenting.targets);
   of_input(world, [&] {
-    if (!o.postprocessing.empty()) segmenting.largest = read_postprocessing(o.postprocessing, problem.outputs);
-    for (std::int64_t c = 1; o.largest_component && c < problem.outputs; ++c) segmenting.largest.push_back(c);
+    if (!o.postprocessing.empty()) segmenting.largest = read_postprocessing(o.postprocessing, classes, segmenting.targets);
+    for (std::int64_t c = 1; o.largest_component && c < classes; ++c) segmenting.largest.push_back(c);
   });
   segmenting.grid = make_grid(world, extents), segmenting.dtype = dtype_of(o);
 
@@ -201,7 +204,7 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
   // Volumes have been turned and resampled: the call says what is not known.
   require_same_geometry(world, o.weights, all.front().info, *volumes.stored, all_samples(*volumes.stored), true);
   warn_of_geometry(world, volumes, trained, false);
-  LabelCount labels(problem.outputs, !trained.ignored.empty());
+  LabelCount labels(trained.classes(), !trained.ignored.empty());
   auto reading = labels.reading(*volumes.stored, dtype_of(o));
   if (!scored) reading.cells = {};
   const auto jobs = jobs_of(world, o, all, *volumes.stored, reading);
@@ -224,9 +227,10 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
   const auto& w = problem.extents;
   auto& net = *all.front().net;
   if (first && !o.json) {
-    fmt::print("{} volumes of up to {}{}, windows of {} x {} x {}\n{} parameters{}, {} classes, grid {}\n", count,
+    fmt::print("{} volumes of up to {}{}, windows of {} x {} x {}\n{} parameters{}, {} {}, grid {}\n", count,
                volumes.seen->extents(), jobs.kept ? ", which the training kept for validation" : "", w[0], w[1], w[2],
-               net.parameters().elements(), all.front().averaged, problem.outputs, to_string(extents));
+               net.parameters().elements(), all.front().averaged, problem.outputs,
+               trained.regions.empty() ? "classes" : "regions", to_string(extents));
     if (all.size() > 1)
       fmt::print("{} networks{}\n", all.size(), o.part == "folds" ? ", each for the volumes of its fold" : ": the mean of them");
     fmt::print("{}\n", memory);
@@ -235,7 +239,7 @@ int infer(const Communicator& world, const SegmentationProgram& program, InferOp
   write_onnx(world, o, net, Shape{1, w[0], w[1], w[2], problem.channels});  // the file may be in the folder
 
   Results results;
-  results.classes = problem.outputs, results.regions = segmenting.regions;
+  results.classes = classes, results.targets = segmenting.targets, results.regions = segmenting.regions;
   segmenting.done = [&](const Segmented& s, double dice) {
     if (writes) write(folder, *volumes.stored, s);
     if (scored) results.shown.push_back(slice_of(s, stored_extents(volumes, s.sample), dice));

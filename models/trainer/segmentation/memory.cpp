@@ -5,11 +5,10 @@
 #include "comm/distributed/grid.h"
 #include "framework/base/host_memory.h"
 #include "framework/engine/tape.h"
-#include "models/evaluate/sliding_window.h"
+#include "models/evaluate/window_run.h"
 #include "models/nn/describe.h"
 #include "models/trainer/segmentation/parts.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/softmax/softmax.h"
 
 namespace mpigrad::trainer::segmenting {
 namespace {
@@ -30,7 +29,7 @@ double network_bytes(const SegmentationProgram& program, const Problem& problem,
   const auto before = memory_statistics(DeviceKind::dry).current_bytes;
   reset_peak_memory(DeviceKind::dry);
   const auto x = constant(Tensor(TensorType{layout->box().extents(), o.dtype}, DeviceKind::dry)).with_layout(layout);
-  (void)softmax(cast(net->run_everywhere(x), DType::float32));
+  (void)segmentation::probabilities_of_scores(cast(net->run_everywhere(x), DType::float32), o.sigmoid);
   return static_cast<double>(memory_statistics(DeviceKind::dry).peak_bytes - before);
 }
 
@@ -55,7 +54,7 @@ std::string require_memory(const Communicator& world, const SegmentationProgram&
     const double seen_bytes = values * static_cast<double>(seen.elements());
     const auto cells = static_cast<double>(stored.elements());
     const auto sums = segmentation::sliding_window_memory(seen, stored, problem.outputs, ranks, options);
-    const double own = 2 * values * cells + seen_bytes + (o.scored ? 6 : 2) * 4 * cells;
+    const double own = 2 * values * cells + seen_bytes + (!o.scored ? 2 : o.targets.empty() ? 6 : 7) * 4 * cells;
     all += seen_bytes;
     if (own + sums.total() > most) most = own + sums.total(), volume = own, windows = sums, largest = sample;
   }
@@ -66,9 +65,9 @@ std::string require_memory(const Communicator& world, const SegmentationProgram&
   const auto& transport = world.transport();
   const double used = static_cast<double>(peak_process_bytes()) / (transport.in_one_process() ? transport.size() : 1);
   const double limit = gib > 0 ? gib * 0x1p30 - used : static_cast<double>(available_host_bytes()) / transport.node_size();
-  const auto parts =
-      fmt::format("{} for sums of {} classes, {} for windows and the network, {} for the volume", text_of(windows.sums),
-                  problem.outputs, text_of(windows.results + running), text_of(volume + windows.classes));
+  const auto parts = fmt::format("{} for sums of {} {}, {} for windows and the network, {} for the volume", text_of(windows.sums),
+                                 problem.outputs, o.targets.empty() ? "classes" : "regions", text_of(windows.results + running),
+                                 text_of(volume + windows.classes));
   of_input(world, [&] {
     require(more <= limit,
             "[memory] segmenting {} of {} cells takes {} of each rank besides the {} that it has ({}), and {} are {}: more ranks "

@@ -52,6 +52,11 @@ std::string to_note(const SegmentationProgram& program, const Trained& t) {
   if (!t.label_map.empty()) add("label_map", t.label_map);
   if (!t.ignored.empty()) add("ignored_labels", t.ignored);
   if (t.channel_files) add("channel_files", true);
+  if (!t.regions.empty()) {
+    auto regions = Json::array();
+    for (const auto& region : t.regions) regions.push_back(Json::array({text_of(region), region.written}));
+    add("regions", regions), add("label_classes", t.label_classes);
+  }
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -88,12 +93,23 @@ Trained trained_of(const SegmentationProgram& program, const std::string& weight
     if (document.contains("label_map")) document.at("label_map").get_to(t.label_map);
     if (document.contains("ignored_labels")) document.at("ignored_labels").get_to(t.ignored);
     t.channel_files = document.value("channel_files", false);
+    if (document.contains("regions")) {
+      std::vector<std::string> texts;
+      std::vector<std::int64_t> order;
+      for (const auto& region : document.at("regions"))
+        texts.push_back(region.at(0).get<std::string>()), order.push_back(region.at(1).get<std::int64_t>());
+      t.regions = regions_of(texts, order);
+      document.at("label_classes").get_to(t.label_classes);
+      known =
+          known && t.problem.outputs == static_cast<std::int64_t>(t.regions.size()) && t.label_classes >= classes_of(t.regions);
+    }
   } catch (const Json::exception&) {
     known = false;
   }
   known = known && (t.interpolation == "linear" || t.interpolation == "cubic");
-  require(known && t.problem.outputs >= 2 && t.problem.channels >= 1 && t.problem.extents.elements() > 0,
-          "[weights] {}: the note '{}' does not describe a network", weights, program.name);
+  require(
+      known && t.problem.outputs >= (t.regions.empty() ? 2 : 1) && t.problem.channels >= 1 && t.problem.extents.elements() > 0,
+      "[weights] {}: the note '{}' does not describe a network", weights, program.name);
   return t;
 }
 

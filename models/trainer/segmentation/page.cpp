@@ -38,7 +38,7 @@ std::string page_of(const SegmentationProgram& program, const Results& r, const 
   plot::Page page(fmt::format("{}: scores of {} volumes", program.name, r.cases.size()));
   const auto [low, high] = dice_interval(r.cases, r.classes);
   page.paragraph(fmt::format(
-      "Mean Dice of the classes {}{}.", number(mean_dice(r.cases, r.classes)),
+      "Mean Dice of the {} {}{}.", r.targets.empty() ? "classes" : "regions", number(mean_dice(r.cases, r.classes)),
       std::isnan(low) ? "" : fmt::format(", 95 % of bootstrap samples of the volumes from {} to {}", number(low), number(high))));
   const auto table = [&](const std::string& kind, std::size_t first, std::size_t end) {
     if (first == end) return;
@@ -47,14 +47,15 @@ std::string page_of(const SegmentationProgram& program, const Results& r, const 
                rows_of_labels(r, first, end));
   };
   const auto classes = static_cast<std::size_t>(r.classes);
-  table("class", 1, classes);
-  table("region", classes, r.labels());
+  if (r.targets.empty()) table("class", 1, classes);
+  table("region", r.targets.empty() ? classes : 1, r.labels());
   page.paragraph(
       "A class that is neither true nor predicted is left out. A class that is only one of the two has the Dice 0 and, as its "
       "distance, the volume's diagonal. HD95: the 95 % Hausdorff distance. Volume: predicted against true volume of all scans.");
   if (const auto chosen = chosen_components(r.cases, r.classes); !chosen.empty())
     for (const auto c : chosen)
-      page.paragraph(fmt::format("Class {}: Dice {} if only its largest component is kept ({}).", c,
+      page.paragraph(fmt::format("{} {}: Dice {} if only its largest component is kept ({}).",
+                                 r.targets.empty() ? "Class" : "Region", r.name_of(static_cast<std::size_t>(c)),
                                  number(mean_of(r.cases, &Case::component_dice, static_cast<std::size_t>(c)).value),
                                  postprocessing_file));
 

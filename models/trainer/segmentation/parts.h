@@ -10,6 +10,7 @@
 #include "models/evaluate/sliding_window.h"
 #include "models/trainer/infer.h"
 #include "models/trainer/run_training.h"
+#include "models/trainer/segmentation/regions.h"
 #include "models/trainer/segmentation/segmentation.h"
 
 namespace mpigrad::trainer::segmenting {
@@ -32,7 +33,11 @@ struct Trained {
   std::vector<double> intensities{};     // for `ct`: lowest, highest, mean and deviation of each channel
   std::vector<std::string> label_map{};  // "STORED=CLASS"
   std::vector<std::int64_t> ignored{};   // stored labels of cells that count in nothing
+  std::vector<Region> regions{};         // the outputs are of these regions; none: of classes
+  std::int64_t label_classes = 0;        // with regions: 1 + the largest class of labels
   bool channel_files = false;            // every channel of a volume is a file
+  // The number of classes that labels have.
+  std::int64_t classes() const { return regions.empty() ? problem.outputs : label_classes; }
 };
 // The note has the program's name.
 std::string to_note(const SegmentationProgram& program, const Trained& trained);
@@ -48,8 +53,10 @@ struct TrainOptions : trainer::Options {
   bool batch_dice = false, background = true;
   std::vector<std::int64_t> window{};
   std::vector<double> spacing{};
-  std::string orientation = "RAS";  // or "stored"
-  std::string augment{};            // augment::parse_recipe
+  std::string orientation = "RAS";           // or "stored"
+  std::string augment{};                     // augment::parse_recipe
+  std::vector<std::string> regions{};        // "NAME=CLASS+CLASS"
+  std::vector<std::int64_t> region_order{};  // the class that each writes
   double foreground = 1.0 / 3, contrast = 0, brightness = 0, noise = 0, elastic = 0, elastic_spacing = 16, overlap = 0.5;
   Division division{};
   bool half_weights = false;
@@ -79,13 +86,13 @@ struct InferOptions : trainer::InferOptions {
   double memory = 0;                    // GiB of a rank; 0: what the machine has
   bool largest_component = false, predictions = false;
   std::string postprocessing{};        // a file that postprocessing_file is
-  std::vector<std::string> regions{};  // "NAME=1+2"
+  std::vector<std::string> regions{};  // "NAME=CLASS+CLASS"
   double tolerance = 1;                // mm between surfaces
 };
 
-// The training's loss of scores and labels, as loss.name, loss.batch_dice and loss.background say; `ignores`: some labels count
-// in nothing. UsageError: the loss has no such options.
-LossFunction loss_of(const SegmentationProgram& program, const TrainOptions& options, bool ignores);
+// The training's loss of scores and labels, as loss.name, loss.batch_dice and loss.background say, or that of regions.
+// UsageError: the loss has no such options, or cannot leave cells out, or is not of regions.
+LossFunction loss_of(const SegmentationProgram& program, const TrainOptions& options, const Trained& trained);
 // The loss of the network's result, of all its levels if it has deep supervision.
 LossFunction supervised(nn::Module& net, const LossFunction& loss);
 // The cost of a training step on the batch, loss included.
@@ -102,6 +109,8 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
 void add_train_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& options);
 // The bytes that a text such as 8GiB or 500 MB says; 0: it says none.
 std::int64_t bytes_of_text(const std::string& text);
+// Sets trained.regions from labels.regions and labels.region_order. UsageError: they are no regions.
+void take_regions(TrainOptions& options);
 // D, H, W of a window. UsageError: other than one number or three.
 Shape window_of(const std::vector<std::int64_t>& window);
 
@@ -164,22 +173,15 @@ class ValueSummary {
 
 // ---- segmentation of whole volumes
 
-// Scores of one sample for each class, as models/evaluate/segmentation_metrics.h has them; NaN if the class is neither predicted
-// nor true. within: normalised surface Dice; truth, predicted: volumes in mm^3.
+// Scores of one sample for each class, or 0 and each target, as models/evaluate/segmentation_metrics.h has them; NaN if the class
+// is neither predicted nor true. within: normalised surface Dice; truth, predicted: volumes in mm^3.
 //
-// After the classes come the regions, in the order of SegmentOptions::regions.
+// Then come the regions, in the order of SegmentOptions::regions.
 struct Case {
   std::int64_t sample = 0;
   std::vector<double> dice{}, jaccard{}, hausdorff{}, within{}, truth{}, predicted{};
-  std::vector<double> component_dice{};  // the Dice if only the largest component of the class is kept; of regions NaN
+  std::vector<double> component_dice{};  // the Dice if only the largest component is kept; of SegmentOptions::regions NaN
 };
-// A union of classes that is scored like a class.
-struct Region {
-  std::string name;
-  std::vector<std::int64_t> classes;
-};
-// From texts "NAME=1+2". UsageError: other texts, a class that is not among the `classes`, a name twice.
-std::vector<Region> regions_of(const std::vector<std::string>& texts, std::int64_t classes);
 struct Segmented {
   std::int64_t sample = 0;
   std::vector<std::int32_t> predicted, truth;  // [D, H, W], cells as stored; data::ignored_label in `truth`
@@ -207,12 +209,17 @@ struct SegmentOptions {
   DType sums = DType::float32;          // of probabilities, likewise
   bool scored = true;                   // compare with labels
   bool final = true;                    // with distances of surfaces and scores of largest components
-  std::vector<std::int64_t> largest{};  // the classes of which only the largest component is kept
-  std::vector<Region> regions{};
-  double tolerance = 1;  // mm between surfaces
+  std::vector<std::int64_t> largest{};  // the classes, or targets from 1 on, of which only the largest component is kept
+  std::vector<Region> targets{};        // of the outputs, if they are no classes
+  std::vector<Region> regions{};        // that are scored, too
+  double tolerance = 1;                 // mm between surfaces
   // Called on one rank for each sample; `dice` is its case's mean, NaN without scores.
   std::function<void(const Segmented& segmented, double dice)> done{};
 };
+// The numbers of classes or targets that a Case has, 0 included.
+inline std::int64_t scored_classes(const Problem& problem, const std::vector<Region>& targets) {
+  return targets.empty() ? problem.outputs : static_cast<std::int64_t>(targets.size()) + 1;
+}
 segmentation::SlidingWindowOptions window_options(const SegmentOptions& options, const Problem& problem);
 // Segments all volumes by the mean of the networks' probabilities; groups of ranks that share samples take turns. Returns the
 // cases of all samples on every rank; none if `scored` is false. Collective.
@@ -230,12 +237,15 @@ std::string require_memory(const Communicator& world, const SegmentationProgram&
 // ---- post-processing
 
 inline constexpr const char* postprocessing_file = "postprocessing.json";
-// The classes whose mean Dice over the cases grows if only their largest component is kept.
+// The classes, or targets from 1 on, whose mean Dice over the cases grows if only their largest component is kept.
 std::vector<std::int64_t> chosen_components(const std::vector<Case>& cases, std::int64_t classes);
 // The text of postprocessing_file.
-std::string to_postprocessing(const SegmentationProgram& program, const std::vector<Case>& cases, std::int64_t classes);
-// The classes that such a file names. Error: it is no such file, or one for another number of classes.
-std::vector<std::int64_t> read_postprocessing(const std::filesystem::path& path, std::int64_t classes);
+std::string to_postprocessing(const SegmentationProgram& program, const std::vector<Case>& cases, std::int64_t classes,
+                              const std::vector<Region>& targets = {});
+// The classes or targets that such a file names. Error: it is no such file, or one for another number of classes or for other
+// targets.
+std::vector<std::int64_t> read_postprocessing(const std::filesystem::path& path, std::int64_t classes,
+                                              const std::vector<Region>& targets = {});
 
 // ---- scores of several cases
 
@@ -262,14 +272,15 @@ struct Epoch {
   std::vector<double> dice;
 };
 struct Results {
-  std::int64_t classes = 2;
-  std::vector<Region> regions{};
+  std::int64_t classes = 2;  // scored_classes()
+  std::vector<Region> targets{}, regions{};
   std::vector<Case> cases;
   std::vector<Slice> shown;  // of the worst cases, on rank 0
   std::vector<Epoch> epochs;
   std::size_t labels() const { return static_cast<std::size_t>(classes) + regions.size(); }
   // "2", or the region's name.
   std::string name_of(std::size_t label) const;
+  bool is_region(std::size_t label) const { return !targets.empty() || static_cast<std::int64_t>(label) >= classes; }
 };
 inline constexpr const char *cases_file = "cases.csv", *report_file = "report.html";
 std::string picture_file(const SegmentationProgram& program);

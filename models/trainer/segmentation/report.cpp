@@ -43,7 +43,8 @@ nlohmann::ordered_json number(double value) {
 }
 
 void print_scores(const Results& r) {
-  fmt::print("\nclass   Dice (least)    IoU   HD95 in mm   surface Dice   volume   on {} volumes\n", r.cases.size());
+  fmt::print("\n{:<8}Dice (least)    IoU   HD95 in mm   surface Dice   volume   on {} volumes\n",
+             r.is_region(1) ? "region" : "class", r.cases.size());
   for (std::size_t c = 1; c < r.labels(); ++c) {
     const auto of = [&](std::vector<double> Case::*values) { return mean_of(r.cases, values, c).value; };
     const auto dice = mean_of(r.cases, &Case::dice, c);
@@ -65,16 +66,15 @@ void report(const SegmentationProgram& program, const Options& o, const Outputs&
             nlohmann::ordered_json run, const std::vector<std::string>& files, const std::string& text) {
   write_cases(out / cases_file, r, *volumes.stored);
   draw(out / picture_file(program), r, volumes);
-  write_text(out / postprocessing_file, to_postprocessing(program, r.cases, r.classes));
+  write_text(out / postprocessing_file, to_postprocessing(program, r.cases, r.classes, r.targets));
   write_text(out / report_file, page_of(program, r, volumes, out / "report.png", text));
   auto document = std::move(run);
   auto& classes = document["classes_scored"] = nlohmann::ordered_json::array();
   for (std::size_t c = 1; c < r.labels(); ++c) {
     const auto of = [&](std::vector<double> Case::*values) { return number(mean_of(r.cases, values, c).value); };
-    const bool region = static_cast<std::int64_t>(c) >= r.classes;
     const auto interval = dice_interval_of(r.cases, c);
     nlohmann::ordered_json label;
-    if (region) label["region"] = r.name_of(c);
+    if (r.is_region(c)) label["region"] = r.name_of(c);
     else label["class"] = c;
     label.update({{"dice", of(&Case::dice)},
                   {"dice_interval", {number(interval[0]), number(interval[1])}},

@@ -161,6 +161,13 @@ void add_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& o) {
       .instead_of("--classes");
   keys.add("network.channels", problem.channels, whole(1, 1 << 16), "channels of the volumes for --describe")
       .instead_of("--channels");
+  keys.add("labels.regions", o.regions, Rule{.text = "NAME=CLASS+CLASS"},
+           "unions of classes as targets, each with an output of its own, as nnU-Net's regions: a list of \"whole=1+2+3\", "
+           "\"core=2+3\", \"enhancing=3\"");
+  keys.add(
+          "labels.region_order", o.region_order, whole(1, 9999),
+          "the class that each region writes into predictions; where regions overlap, the later in the list replaces the earlier")
+      .with_default("the one class that no smaller region inside has");
   std::vector<std::string> losses;
   for (const auto& each : program.losses) losses.push_back(each.name);
   keys.add("loss.name", o.loss, one_of(losses), "loss of the scores of a window and its labels").with_flag("--loss");
@@ -192,7 +199,7 @@ void add_keys(Keys& keys, InferOptions& o, bool scored) {
       .with_flag("--ensemble");
   add_overlap_key(keys, o.overlap);
   keys.add("data.windows", o.windows, whole(1, 1 << 20), "windows that are computed at once").instead_of("--windows");
-  keys.add("data.largest_component", o.largest_component, "keeps only the largest connected part of each class")
+  keys.add("data.largest_component", o.largest_component, "keeps only the largest connected part of each class or region")
       .instead_of("--largest-component");
   keys.add("predict.mirror", o.mirror, one_of({"depth", "height", "width"}),
            "axes along which windows are mirrored, all combinations of them: the probabilities are averaged");
@@ -271,6 +278,7 @@ int run_train(const Communicator& world, const SegmentationProgram& program, Tra
                             "loss.name",   "loss.batch_dice", "loss.background"};
   for (const auto& setting : program.settings) own.insert(key_of(setting));
   o.training.fit.whole_step = true;
+  take_regions(o);
   warn(o, own, world.rank());
   return o.describe ? describe(world, program, o) : train(world, program, o);
 }
@@ -338,6 +346,15 @@ int run_on(const std::shared_ptr<Transport>& transport, int argc, char** argv, c
 }  // namespace
 
 void add_train_keys(Keys& keys, const SegmentationProgram& program, TrainOptions& options) { add_keys(keys, program, options); }
+
+void take_regions(TrainOptions& o) {
+  try {
+    if (!o.regions.empty()) o.trained.regions = regions_of(o.regions, o.region_order);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  if (o.regions.empty() && !o.region_order.empty()) throw UsageError("labels.region_order is of labels.regions");
+}
 
 Shape window_of(const std::vector<std::int64_t>& window) {
   const auto w = three("--window", window, most_cells);

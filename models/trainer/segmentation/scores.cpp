@@ -1,12 +1,10 @@
-// Scores of several cases together, regions, and the slices that are shown.
+// Scores of several cases together, and the slices that are shown.
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "framework/base/printable.h"
 #include "framework/tensor/random.h"
 #include "models/trainer/segmentation/parts.h"
 
@@ -78,30 +76,8 @@ std::array<double, 2> dice_interval_of(const std::vector<Case>& cases, std::size
 
 std::string Results::name_of(std::size_t label) const {
   const auto place = static_cast<std::int64_t>(label);
-  return place < classes ? std::to_string(label) : regions[static_cast<std::size_t>(place - classes)].name;
-}
-
-std::vector<Region> regions_of(const std::vector<std::string>& texts, std::int64_t classes) {
-  std::vector<Region> regions;
-  for (const auto& text : texts) {
-    const auto refuse = [&](const std::string& why) {
-      throw UsageError(fmt::format("report.regions: '{}' {}", printable(text), why));
-    };
-    const auto equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) refuse("is not NAME=CLASS+CLASS, such as whole=1+2");
-    Region region{.name = text.substr(0, equals), .classes = {}};
-    for (const char *at = text.data() + equals, *end = text.data() + text.size(); at != end;) {
-      std::int64_t label = -1;
-      const auto [next, error] = std::from_chars(at + 1, end, label);
-      if (error != std::errc() || (next != end && *next != '+')) refuse("is not NAME=CLASS+CLASS, such as whole=1+2");
-      if (label < 1 || label >= classes) refuse(fmt::format("names the class {}: classes are 1 to {}", label, classes - 1));
-      region.classes.push_back(label), at = next;
-    }
-    for (const auto& other : regions)
-      if (other.name == region.name) refuse("has the name of another region");
-    regions.push_back(std::move(region));
-  }
-  return regions;
+  if (place >= classes) return regions[static_cast<std::size_t>(place - classes)].name;
+  return targets.empty() || label == 0 ? std::to_string(label) : targets[label - 1].name;
 }
 
 Slice slice_of(const Segmented& s, const Shape& extents, double dice) {

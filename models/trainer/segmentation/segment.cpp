@@ -54,19 +54,24 @@ std::tuple<std::vector<std::int32_t>, std::vector<std::int32_t>, std::int64_t> c
   return result;
 }
 
-// 1 in the cells of these classes, else 0.
-std::vector<std::int32_t> mask_of(const std::vector<std::int32_t>& labels, const std::vector<std::int64_t>& classes) {
-  std::vector<std::int32_t> mask;
-  for (const auto label : labels) mask.push_back(std::find(classes.begin(), classes.end(), label) != classes.end());
-  return mask;
+// Keeps only the largest components of the classes or targets that are named; other cells of a target are of no class.
+std::vector<std::int32_t> with_largest(std::vector<std::int32_t> labels, const Shape& extents, const Problem& problem,
+                                       const SegmentOptions& o) {
+  if (o.targets.empty()) return segmentation::largest_components(labels, extents, problem.outputs, o.largest);
+  for (const auto target : o.largest) {
+    const auto cells = cells_of(o.targets[static_cast<std::size_t>(target - 1)], labels);
+    const auto kept = segmentation::largest_components(cells, extents, 2);
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (cells[i] != kept[i]) labels[i] = 0;
+  }
+  return labels;
 }
 
+// `classes`: scored_classes().
 Case score(const Segmented& s, const Stored& stored, std::int64_t classes, const SegmentOptions& o) {
   Case result{.sample = s.sample};
   const double cell = stored.spacing[0] * stored.spacing[1] * stored.spacing[2];
   const auto& [truth, predicted, ignored] = counted_cells(s);
-  auto counts = segmentation::count_classes(truth, predicted, classes);
-  counts[0].both -= ignored, counts[0].predicted -= ignored, counts[0].truth -= ignored;
   const auto add = [&](const segmentation::ClassCounts& count, const std::vector<std::int32_t>& t,
                        const std::vector<std::int32_t>& p, std::int64_t label) {
     result.dice.push_back(segmentation::dice(count).value_or(none));
@@ -80,18 +85,29 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, const
     result.truth.push_back(static_cast<double>(count.truth) * cell);
     result.predicted.push_back(static_cast<double>(count.predicted) * cell);
   };
-  for (std::int64_t c = 0; c < classes; ++c) add(counts[static_cast<std::size_t>(c)], truth, predicted, c);
   result.component_dice.assign(static_cast<std::size_t>(classes) + o.regions.size(), none);
-  if (o.final) {
-    const auto largest =
-        segmentation::count_classes(truth, segmentation::largest_components(predicted, stored.extents, classes), classes);
-    for (std::size_t c = 1; c < static_cast<std::size_t>(classes); ++c)
-      result.component_dice[c] = segmentation::dice(largest[c]).value_or(none);
+  if (o.targets.empty()) {
+    auto counts = segmentation::count_classes(truth, predicted, classes);
+    counts[0].both -= ignored, counts[0].predicted -= ignored, counts[0].truth -= ignored;
+    for (std::int64_t c = 0; c < classes; ++c) add(counts[static_cast<std::size_t>(c)], truth, predicted, c);
+    if (o.final) {
+      const auto largest =
+          segmentation::count_classes(truth, segmentation::largest_components(predicted, stored.extents, classes), classes);
+      for (std::size_t c = 1; c < static_cast<std::size_t>(classes); ++c)
+        result.component_dice[c] = segmentation::dice(largest[c]).value_or(none);
+    }
+  } else {
+    add({}, truth, predicted, 0);  // what is in no target has no score
   }
-  for (const auto& region : o.regions) {
-    const auto t = mask_of(truth, region.classes), p = mask_of(predicted, region.classes);
+  const auto add_region = [&](const Region& region, double* component_dice) {
+    const auto t = cells_of(region, truth), p = cells_of(region, predicted);
     add(segmentation::count_classes(t, p, 2)[1], t, p, 1);
-  }
+    if (!o.final || component_dice == nullptr) return;
+    const auto largest = segmentation::count_classes(t, segmentation::largest_components(p, stored.extents, 2), 2);
+    *component_dice = segmentation::dice(largest[1]).value_or(none);
+  };
+  for (std::size_t r = 0; r < o.targets.size(); ++r) add_region(o.targets[r], &result.component_dice[r + 1]);
+  for (const auto& region : o.regions) add_region(region, nullptr);
   return result;
 }
 
@@ -124,7 +140,9 @@ segmentation::SlidingWindowOptions window_options(const SegmentOptions& o, const
           .grid = group,
           .dtype = o.dtype,
           .mirrored = o.mirrored,
-          .sums = o.sums};
+          .sums = o.sums,
+          .sigmoid = !o.targets.empty(),
+          .written = written_by(o.targets)};
 }
 
 std::vector<Case> segment(const Communicator& world, const segmentation::Ensemble& nets, const Volumes& volumes,
@@ -135,7 +153,8 @@ std::vector<Case> segment(const Communicator& world, const segmentation::Ensembl
   const auto mine = static_cast<std::size_t>(o.grid->coordinates(o.grid->rank)[0]);
   std::vector<Case> cases;
   std::vector<bool> own;
-  const std::vector<double> empty(static_cast<std::size_t>(problem.outputs) + o.regions.size());
+  const auto classes = scored_classes(problem, o.targets);
+  const std::vector<double> empty(static_cast<std::size_t>(classes) + o.regions.size());
   trainer::together(world, [&] {
     for (std::size_t i = 0; i < samples.size(); ++i) {
       auto& result = cases.emplace_back(Case{.sample = samples[i]});
@@ -149,14 +168,13 @@ std::vector<Case> segment(const Communicator& world, const segmentation::Ensembl
       mpigrad::together(group.world(), [&] {
         if (group.rank != 0) return;
         Segmented s{.sample = samples[i], .predicted = in_file(*volumes.stored, samples[i], std::move(labels)), .truth = {}};
-        if (!o.largest.empty())
-          s.predicted = segmentation::largest_components(s.predicted, stored.extents, problem.outputs, o.largest);
+        if (!o.largest.empty()) s.predicted = with_largest(std::move(s.predicted), stored.extents, problem, o);
         if (o.scored) {
           stored = stored_of(*volumes.stored, samples[i], true);
           s.truth = std::move(stored.labels);
-          result = score(s, stored, problem.outputs, o), own.back() = true;
+          result = score(s, stored, classes, o), own.back() = true;
         }
-        if (o.done) o.done(s, o.scored ? mean_dice(result, problem.outputs) : none);
+        if (o.done) o.done(s, o.scored ? mean_dice(result, classes) : none);
       });
     }
   });

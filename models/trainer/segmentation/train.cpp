@@ -61,9 +61,17 @@ void take_dataset_file(const Communicator& world, const TrainOptions& o, Trained
   if (file.path.empty()) return;
   if (trained.ignored.empty() && !o.given.contains("labels.ignore")) trained.ignored = file.ignored;
   if (trained.problem.outputs == 0 && trained.label_map.empty() && file.classes > 1) trained.problem.outputs = file.classes;
-  if (world.rank() == 0 && !file.regions.empty())
-    fmt::print(stderr, "warning: {}: regions ({}) are no targets here: the network learns the labels that they consist of\n",
+  if (file.regions.empty() || !trained.regions.empty()) return;
+  if (trained.label_map.empty()) of_input(world, [&] { trained.regions = regions_of(file.regions, file.region_order); });
+  else if (world.rank() == 0)
+    fmt::print(stderr, "warning: {}: with labels.map regions ({}) are no targets, unless labels.regions gives them\n",
                file.path.string(), joined(file.regions, ", "));
+}
+
+std::string text_of_loss(const TrainOptions& o, const Trained& trained) {
+  const std::string over = o.batch_dice ? ", overlap over the batch" : "";
+  if (!trained.regions.empty()) return "Dice and binary cross-entropy of regions" + over;
+  return o.loss + over + (o.background ? "" : ", without background");
 }
 
 // Warns where dataset.json and the folders differ.
@@ -85,7 +93,7 @@ Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const 
               {"validation seed", std::to_string(o.division.seed)},
               {"validation", fingerprint(source, validation)},
               {"seed", std::to_string(o.seed)},
-              {"loss", o.loss + (o.batch_dice ? ", overlap over the batch" : "") + (o.background ? "" : ", without background")},
+              {"loss", text_of_loss(o, trained)},
               {"augmentation",
                fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}{}", o.foreground, o.contrast,
                            o.brightness, o.noise, o.elastic, o.elastic_spacing, o.augment.empty() ? "" : ", " + o.augment)},
@@ -98,8 +106,19 @@ Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const 
 
 }  // namespace
 
-LossFunction loss_of(const SegmentationProgram& program, const TrainOptions& o, bool ignores) {
+LossFunction loss_of(const SegmentationProgram& program, const TrainOptions& o, const Trained& trained) {
   const auto& all = program.losses;
+  const bool ignores = !trained.ignored.empty();
+  if (!trained.regions.empty()) {
+    if (o.loss != all.front().name)
+      throw UsageError(fmt::format(
+          "loss.name={} is a loss of classes; the targets are regions, whose loss is Dice with binary cross-entropy", o.loss));
+    segmentation::RegionOptions options{.regions = labels_of(trained.regions),
+                                        .classes = std::max(trained.label_classes, classes_of(trained.regions)),
+                                        .overlap = {.whole_batch = o.batch_dice}};
+    if (ignores) options.overlap.ignored = data::ignored_label;
+    return {segmentation::region_loss, options};
+  }
   const auto& found = *std::find_if(all.begin(), all.end(), [&](const SegmentationLoss& each) { return each.name == o.loss; });
   if (ignores && !found.ignoring) throw UsageError(fmt::format("labels.ignore: the loss {} cannot leave cells out", o.loss));
   if (!o.batch_dice && o.background) return ignores ? found.ignoring : found.loss;
@@ -120,7 +139,9 @@ LossFunction supervised(nn::Module& net, const LossFunction& loss) {
 
 Description step_of(const SegmentationProgram& program, const TrainOptions& o, const Problem& problem, const GridExtents& grid) {
   const auto net = program.network(problem);
-  const auto loss = supervised(*net, loss_of(program, o, false));
+  auto trained = o.trained;
+  trained.ignored.clear();
+  const auto loss = supervised(*net, loss_of(program, o, trained));
   const auto objective = [&](const Tensor& x) {
     Tensor labels;
     {
@@ -140,6 +161,7 @@ int describe(const Communicator& world, const SegmentationProgram& program, cons
     if (world.rank() != 0) return;
     const auto grid = parse_grid(o.grid, 1, Channels::split);
     auto problem = o.trained.problem;
+    if (!o.trained.regions.empty()) problem.outputs = static_cast<std::int64_t>(o.trained.regions.size());
     if (problem.outputs == 0) problem.outputs = 3;
     nlohmann::ordered_json more;
     more["program"] = program.name;
@@ -161,7 +183,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   DatasetFile dataset;
   take_dataset_file(world, o, trained, dataset);
   const bool ignores = !trained.ignored.empty();
-  const auto loss = loss_of(program, o, ignores);
+  auto loss = loss_of(program, o, trained);
   const auto volumes = open(world, o.data, o.source, true, trained);
   data::Split split;
   of_input(world, [&] {
@@ -176,13 +198,21 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
     trained.channel_files = folder->channel_files();
   const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
   warn_of_geometry(world, volumes, trained, true);
-  LabelCount labels(problem.outputs, ignores);
+  const auto& regions = trained.regions;
+  LabelCount labels(regions.empty() ? problem.outputs : std::max(problem.outputs, classes_of(regions)), ignores);
   auto reading = labels.reading(*volumes.stored, dtype_of(o));
   ValueSummary values_read(*volumes.stored);
   reading.values = [&](std::int64_t sample, const Box& box, const std::byte* values) { values_read.add(sample, box, values); };
   auto contents = read_data(world, *volumes.stored, split.train, reading);
   const auto kept = read_data(world, *volumes.stored, split.test, reading);
-  problem.outputs = labels.classes(world, o.data);
+  problem.outputs = trained.label_classes = labels.classes(world, o.data);
+  if (!regions.empty()) {
+    problem.outputs = static_cast<std::int64_t>(regions.size());
+    loss = loss_of(program, o, trained);  // now that the number of classes is known
+    for (std::size_t r = 0; r < regions.size() && world.rank() == 0 && !o.json; ++r)
+      fmt::print("region {} is {}, written as class {}\n", r + 1, text_of(regions[r]), regions[r].written);
+  }
+  const auto scored = scored_classes(problem, regions);
   for (const auto& remark : values_read.remarks(world, split.test))
     if (world.rank() == 0) fmt::print(stderr, "warning: {}\n", remark);
   std::optional<data::Loader> loader;
@@ -205,7 +235,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   contents += kept;
   notes[geometry_note] = to_note(geometry);
   Results results;
-  results.classes = problem.outputs;
+  results.classes = scored, results.targets = regions;
   // For validation each group of ranks segments its own volumes and needs all weights.
   std::unique_ptr<nn::Module> whole;
   auto segments_on = grid;
@@ -219,15 +249,15 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                              .height = extents.height,
                              .width = extents.width});
   }
-  SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .final = false};
+  SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .final = false, .targets = regions};
   (void)require_memory(world, program, volumes, problem, segmenting, 0);
   std::vector<std::string> values{"validation_loss"};
-  for (std::int64_t c = 1; c < problem.outputs; ++c) values.push_back(fmt::format("dice_{}", c));
+  for (std::int64_t c = 1; c < scored; ++c) values.push_back(fmt::format("dice_{}", c));
   const auto evaluate = [&] {
     if (whole) nn::copy_whole(*net, *whole);
     results.cases = segment(world, {whole ? whole.get() : net.get()}, volumes, problem, split.test, segmenting);
-    std::vector<double> row{1 - mean_dice(results.cases, problem.outputs)};
-    for (std::size_t c = 1; c < static_cast<std::size_t>(problem.outputs); ++c)
+    std::vector<double> row{1 - mean_dice(results.cases, scored)};
+    for (std::size_t c = 1; c < static_cast<std::size_t>(scored); ++c)
       row.push_back(mean_of(results.cases, &Case::dice, c).value);
     return row;
   };
@@ -281,9 +311,9 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                results.epochs.push_back(
                    {row.report.epoch, row.report.loss, row.values[0], {row.values.begin() + 1, row.values.end()}});
              run.update(summary_of(program, "train", problem));
-             run.update({{"loss", o.loss},
+             run.update({{"loss", regions.empty() ? o.loss : text_of_loss(o, trained)},
                          {"window", {w[0], w[1], w[2]}},
-                         {"classes", problem.outputs},
+                         {regions.empty() ? "classes" : "regions", problem.outputs},
                          {"seed", o.seed},
                          {"split_seed", o.division.seed},
                          {"validation", to_note(o.division)},

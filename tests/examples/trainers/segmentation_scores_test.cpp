@@ -91,6 +91,12 @@ TEST_CASE("segmentation: the largest component of a class is chosen only where i
   CHECK(read_postprocessing(path, 5) == std::vector<std::int64_t>{1});
   CHECK(has(error_text([&] { (void)read_postprocessing(path, 3); }), "is for 5 classes, the weights have 3"));
   CHECK(has(error_text([&] { (void)read_postprocessing(folder.path / "absent", 3); }), "no such file"));
+  const auto targets = regions_of({"whole=1+2+3+4", "most=2+3+4", "core=3+4", "inner=4"}, {});
+  CHECK(has(error_text([&] { (void)read_postprocessing(path, 5, targets); }),
+            "is for 5 classes, the weights have the regions whole=1+2+3+4, most=2+3+4"));
+  std::ofstream(path) << to_postprocessing(program(), cases, 5, targets);
+  CHECK(read_postprocessing(path, 5, targets) == std::vector<std::int64_t>{1});
+  CHECK(has(error_text([&] { (void)read_postprocessing(path, 5); }), "inner=4, the weights have 5 classes"));
   for (const char* text : {"", "[]", R"({"classes": 5})", R"({"classes": 5, "largest_component": ["a"]})"}) {
     std::ofstream(path) << text;
     CHECK(has(error_text([&] { (void)read_postprocessing(path, 5); }), "is no postprocessing.json"));
@@ -100,14 +106,15 @@ TEST_CASE("segmentation: the largest component of a class is chosen only where i
 }
 
 TEST_CASE("segmentation: regions are unions of classes") {
-  const auto regions = regions_of({"whole=1+2", "core=2"}, 3);
+  const auto regions = scored_regions({"whole=1+2", "core=2"}, 3);
   REQUIRE(regions.size() == 2);
   CHECK(regions[0].name == "whole");
   CHECK(regions[0].classes == std::vector<std::int64_t>{1, 2});
   CHECK(regions[1].classes == std::vector<std::int64_t>{2});
   for (const char* text : {"whole", "=1", "whole=", "whole=1+", "whole=a", "whole=1,2", "whole=0", "whole=3"})
-    CHECK(has(error_text([&] { (void)regions_of({text}, 3); }), "report.regions: '"));
-  CHECK(has(error_text([] { (void)regions_of({"a=1", "a=2"}, 3); }), "the name of another region"));
+    CHECK(has(error_text([&] { (void)scored_regions({text}, 3); }), "report.regions: '"));
+  CHECK(has(error_text([] { (void)scored_regions({"a=1", "a=2"}, 3); }), "the name of another region"));
+  CHECK(has(error_text([&] { (void)scored_regions({"core=1"}, 3, regions); }), "the name of another region"));
 }
 
 TEST_CASE("segmentation: the worst slices of all ranks come to rank 0, and volumes without classes are not among them") {
@@ -151,6 +158,14 @@ TEST_CASE("segmentation: the page has every volume and class and refers to no ot
   CHECK(has(html, "<img") == plot::available());
   for (const char* part : {"http", "href", "src=\"/", "url("}) CHECK_MESSAGE(!has(html, part), part);
   CHECK_FALSE(std::filesystem::exists(picture));
+  // Targets have names and one table.
+  results.targets = regions_of({"all=1+2", "core=2"}, {});
+  CHECK(results.name_of(2) == "core");
+  CHECK(results.name_of(3) == "whole");
+  const auto of_regions = page_of(program(), results, {source, source}, picture, "in all");
+  for (const char* part : {"Mean Dice of the regions", "<td>all</td>", "<td>whole</td>", "Region all: Dice 0.875"})
+    CHECK_MESSAGE(has(of_regions, part), part);
+  CHECK_FALSE(has(of_regions, "<h2>Classes</h2>"));
 }
 
 TEST_CASE("segmentation: a volume whose scores do not fit is refused with numbers before its values are read, on every rank") {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "models/evaluate/window_sums.h"
 #include "models/trainer/segmentation/dataset.h"
 #include "models/trainer/segmentation/parts.h"
 #include "tests/support/errors.h"
@@ -117,8 +118,45 @@ TEST_CASE("dataset.json of both versions of nnU-Net, and the folders of a data s
   CHECK(file.channels == 1);
   file = dataset(R"({"labels": {"background": 0, "whole": [1, 2, 3], "core": [2, 3]}})");
   CHECK(file.classes == 4);
-  CHECK(file.regions == std::vector<std::string>{"whole", "core"});
+  CHECK(file.regions == std::vector<std::string>{"whole=1+2+3", "core=2+3"});
+  CHECK(file.region_order.empty());
+  file = dataset(
+      R"({"labels": {"background": 0, "whole": [1, 2, 3], "core": [2, 3], "enhancing": 3, "ignore": 4}, "regions_class_order": [1, 2, 3]})");
+  CHECK(file.regions == std::vector<std::string>{"whole=1+2+3", "core=2+3", "enhancing=3"});
+  CHECK(file.region_order == std::vector<std::int64_t>{1, 2, 3});
+  CHECK(file.ignored == std::vector<std::int64_t>{4});
   for (const char* text : {"", "[", "3", R"({"labels": {"a": null}})", R"({"labels": {"a": "b"}})", R"({"numTraining": []})"})
     CHECK(has(error_text([&] { (void)dataset(text); }), "dataset.json"));
   CHECK(has(error_text([&] { (void)dataset(std::string(1000, '[')); }), "brackets in brackets"));
+}
+
+TEST_CASE("regions: orders, classes of probabilities, and what is refused") {
+  const std::vector<std::string> texts{"core=3+2", "enhancing=3", "whole=1+2+3"};
+  const auto regions = segmenting::regions_of(texts, {});
+  std::vector<std::string> sorted;
+  std::vector<std::int64_t> written;
+  for (const auto& region : regions) sorted.push_back(segmenting::text_of(region)), written.push_back(region.written);
+  CHECK(sorted == std::vector<std::string>{"whole=1+2+3", "core=2+3", "enhancing=3"});
+  CHECK(written == std::vector<std::int64_t>{1, 2, 3});
+  CHECK(segmenting::classes_of(regions) == 4);
+  // Later regions win; none above 1/2 is background.
+  const std::vector<std::pair<std::vector<float>, int>> cells{{{0.4F, 0.5F, 0.1F}, 0},
+                                                              {{0.6F, 0.4F, 0.2F}, 1},
+                                                              {{0.9F, 0.7F, 0.3F}, 2},
+                                                              {{0.9F, 0.7F, 0.8F}, 3},
+                                                              {{0.2F, 0.1F, 0.6F}, 3}};
+  for (const auto& [p, label] : cells) CHECK(segmentation::class_of(p, segmenting::written_by(regions), 0.5F) == label);
+  CHECK(segmenting::cells_of(regions[1], {0, 1, 2, 3}) == std::vector<std::int32_t>{0, 0, 1, 1});
+  const auto refused = [&](const std::vector<std::string>& of, const std::vector<std::int64_t>& order, const char* text) {
+    CHECK(has(error_text([&] { (void)segmenting::regions_of(of, order); }), text));
+  };
+  refused({"whole"}, {}, "is not NAME=CLASS");
+  refused({"whole=1+"}, {}, "is not NAME=CLASS");
+  refused({"whole=0+1"}, {}, "is not NAME=CLASS");
+  refused({"a=1", "a=2"}, {}, "two regions are called a");
+  refused({"a=1", "b=1"}, {}, "the classes of another one");
+  refused({"whole=1+2"}, {}, "labels.region_order says");
+  refused(texts, {2, 3}, "2 classes for 3 regions");
+  refused({"core=2+3", "whole=1+2+3"}, {2, 1}, "no cell would get 2");
+  refused({"core=2+3", "whole=1+2+3"}, {1, 2}, "which the region does not have");
 }

@@ -264,6 +264,50 @@ TEST_CASE("volumes: sums of 16 bits give the classes of float32 but in 1e-4 of t
     });
 }
 
+TEST_CASE("volumes: regions have sigmoids, and a cell gets the class of the last region above 1/2, on any grid") {
+  const auto source = made_volume({13, 9, 11});
+  const std::vector<std::int64_t> written{2, 1, 4, 3};
+  for (const auto& g : grids)
+    check_on_ranks(ranks_of(g), "regions", [&](const Communicator& world) {
+      Scores net(4);
+      net.build(Shape{1, 6, 5, 4, 1}, {.seed = 9});
+      segmentation::SlidingWindowOptions options{
+          .window = {6, 5, 4}, .batch = 3, .grid = make_grid(world, g), .sigmoid = true, .written = written};
+      const auto p = segmentation::sliding_window(net, *source, 0, options).to_vector();
+      const auto classes = segmentation::sliding_window_classes({&net}, *source, 0, {13, 9, 11}, options);
+      options.sums = DType::uint16;
+      const auto narrow = segmentation::sliding_window_classes({&net}, *source, 0, {13, 9, 11}, options);
+      options.written.pop_back();
+      const auto refused = error_text([&] { segmentation::sliding_window(net, *source, 0, options); });
+      require(has(refused, "networks of 4 outputs are not of 3 regions"), "[test] {}", refused);
+      if (world.rank() != 0) return;
+      std::size_t other = 0;
+      for (std::size_t i = 0; i < classes.size(); ++i) {
+        std::int64_t expected = 0;
+        for (std::size_t r = 0; r < written.size(); ++r)
+          if (p[4 * i + r] > 0.5) expected = written[r];
+        require(classes[i] == expected, "[test] cell {} is of class {}, not {}", i, classes[i], expected);
+        other += static_cast<std::size_t>(narrow[i] != classes[i]);
+      }
+      require(other <= 8, "[test] {} cells are of other classes with sums of 16 bits", other);
+    });
+  const Shape extents{6, 5, 7};
+  const auto one = made_volume(extents);
+  Scores net(3);
+  net.build(Shape{1, 6, 5, 7, 1}, {.seed = 1});
+  const auto x = random_normal({1, 6, 5, 7, 1}, {.key = 5}, 0, 1, DType::float32);
+  segmentation::SlidingWindowOptions options{.window = extents, .sigmoid = true};
+  const auto p = segmentation::sliding_window(net, *one, 0, options).to_vector();
+  CHECK(largest_difference(p, sigmoid(net(constant(x))).to_vector()) < 1e-6);
+  CHECK(has(error_text([&] { segmentation::sliding_window_classes({&net}, *one, 0, extents, options); }), "write a class each"));
+  class Infinite : public nn::Module {
+   public:
+    Tensor operator()(const Tensor& scores) override { return scores * 1e30 * 1e30; }
+  };
+  Infinite infinite;
+  CHECK(has(error_text([&] { segmentation::sliding_window(infinite, *one, 0, options); }), "is not finite"));
+}
+
 TEST_CASE("volumes: a network whose scores are not finite is refused on every rank") {
   class NotFinite : public nn::Module {
    public:

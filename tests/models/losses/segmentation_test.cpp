@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "comm/collectives/collectives.h"
@@ -194,6 +195,39 @@ TEST_CASE("segmentation: ignored cells count in no loss, on any grid") {
     CHECK(value == doctest::Approx(0).scale(1));
     CHECK(none.to_vector() == std::vector<double>(gradient.size()));
   }
+}
+
+TEST_CASE("segmentation: the loss of regions by its formula, and on every grid") {
+  const std::vector<std::vector<std::int64_t>> regions{{1, 2, 3}, {2, 3}, {1}};
+  for (const bool ignores : {false, true})
+    for (const bool whole_batch : {false, true}) {
+      const auto t = ignores ? labels_with_ignored() : labels();
+      RegionOptions o{.regions = regions, .classes = classes, .overlap = {.whole_batch = whole_batch, .smoothing = 0.5}};
+      if (ignores) o.overlap.ignored = -1;
+      const auto x = scores().to_vector(), label = t.to_vector();
+      const std::size_t groups = whole_batch ? 1 : batch, each = label.size() / groups;
+      double ratios = 0, entropy = 0, count = 0;
+      for (std::size_t r = 0; r < regions.size(); ++r)
+        for (std::size_t g = 0; g < groups; ++g) {
+          double both = 0, sums = 0;
+          for (std::size_t i = g * each; i < (g + 1) * each; ++i) {
+            if (label[i] < 0) continue;
+            const double p = 1 / (1 + std::exp(-x[i * classes + r]));
+            const bool there = std::count(regions[r].begin(), regions[r].end(), static_cast<std::int64_t>(label[i])) > 0;
+            both += there ? p : 0, sums += p + (there ? 1 : 0), count += 1;
+            entropy -= std::log(there ? p : 1 - p);
+          }
+          ratios += (2 * both + 0.5) / (sums + 0.5);
+        }
+      const double expected = (1 - ratios / static_cast<double>(regions.size() * groups) + entropy / count) / 2;
+      check_loss(
+          "regions", [&](const Tensor& s, const Tensor& y) { return region_loss(slice(s, 4, 0, 3), y, o); }, expected, t);
+    }
+  CHECK(error_text([&] {
+          region_loss(scores(), labels(), {.regions = regions, .classes = 4});
+        }).starts_with("[region_loss] needs scores [N, D, H, W, 3] of 3 regions"));
+  CHECK(error_text([&] { region_loss(slice(scores(), 4, 0, 1), labels(), {.regions = {{4}}, .classes = 4}); }) ==
+        "[region_loss] a region has the class 4 of 4");
 }
 
 TEST_CASE("segmentation: an absent class that nobody predicts is found; what does not fit is refused") {

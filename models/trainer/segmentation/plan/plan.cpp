@@ -211,6 +211,7 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
   if (o.data.empty()) throw UsageError("plan needs the data: a folder or a file");
   if (!program.planned) throw UsageError(fmt::format("{} has no plans: its network has no levels to choose", program.name));
   const auto grid = parse_grid(o.grid, 1, Channels::split);
+  take_regions(o);
   if (o.given.contains("data.window")) o.trained.problem.extents = window_of(o.window);
   if (o.given.contains("data.intensities")) throw UsageError("data.intensities: the plan measures them");
   if (o.orientation != "stored") o.trained.orientation = o.orientation;
@@ -232,6 +233,8 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
     if (world.rank() != 0) return;
     for (const auto& problem : found.problems) fmt::print(stderr, "warning: {}\n", problem);
     const auto f = fingerprint_of(o, found);
+    if (o.trained.regions.empty() && o.trained.label_map.empty() && !found.dataset.regions.empty())
+      o.trained.regions = regions_of(found.dataset.regions, found.dataset.region_order);
     Recipe recipe(program, o);
     const auto scaled = scanners_with_a_scale(o, found, f.channels);
     set_training(recipe, o, f, scaled);
@@ -247,7 +250,8 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
     }
     const auto volumes = static_cast<std::int64_t>(std::min(kept, static_cast<double>(most_kept)));
     auto problem = o.trained.problem;
-    problem.channels = f.channels, problem.outputs = f.classes;
+    problem.channels = f.channels;
+    problem.outputs = o.trained.regions.empty() ? f.classes : static_cast<std::int64_t>(o.trained.regions.size());
     const auto before = problem.values;
     Description step;
     const auto bytes = [&](const Shape& window, const NetworkPlan& network, std::int64_t batch) {
