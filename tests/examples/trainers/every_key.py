@@ -24,7 +24,7 @@ VALUES = {
     'labels.map': '1=0',
     'labels.ignore': '1',
     'labels.regions': 'one=1',
-    'labels.region_order': '1',
+    'labels.region_order': '2',
     'network.norm': 'none',
     'network.classes': '3',
     'grid.layers': 'conv:sample=1',
@@ -35,7 +35,7 @@ VALUES = {
     'data.store': '0.001',
 }
 # Keys of unet3d that mean something for other data only, HDF5, or for --describe.
-OTHER_DATA = {'unet3d': ['data.group', 'data.volume', 'data.label', 'network.channels']}
+OTHER_DATA = {'unet3d': ['data.group', 'data.volume', 'data.label', 'data.interpolation', 'network.channels']}
 # Keys that have a meaning only with another one, of those that the program has.
 WITH = {
     'checkpoint.local_folder': ['checkpoint.local_steps=2'],
