@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "framework/base/error.h"
 #include "models/data/augment/recipe.h"
@@ -164,6 +165,9 @@ Recipe parse_recipe(const std::string& text, const Shape& to) {
     Numbers numbers(part);
     const auto found = makers().find(numbers.name());
     require(found != makers().end(), "[augment] there is no step '{}'", numbers.name());
+    static const std::set<std::string> sized{"none", "simclr", "handwriting", "volume", "resize", "crop", "cut"};
+    require(to.rank() > 0 || !sized.contains(numbers.name()), "[augment] '{}' is no step for windows of volumes with labels",
+            numbers.name());
     const auto probability = numbers.probability();
     for (auto step : found->second(numbers, to)) {
       if (probability) step.probability = 1;

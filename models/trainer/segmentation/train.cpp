@@ -283,10 +283,10 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
        .hooks = {.loss = supervised(*net, loss), .evaluate = evaluate, .text = text},
        .notes = notes,
        .decisive = {"program", "optimizer", "validation fraction", "validation seed", program.name},
-       .headline =
-           fmt::format("{} volumes of up to {} x {} with {} classes for training, {} for validation; windows of {} x {} x {}; {}",
-                       split.train.size(), volumes.seen->extents(), problem.channels, problem.outputs, split.test.size(), w[0],
-                       w[1], w[2], contents.remark() + geometry.remark()),
+       .headline = fmt::format(
+           "{} volumes of up to {} x {} with {} {} for training, {} for validation; windows of {} x {} x {}; {}",
+           split.train.size(), volumes.seen->extents(), problem.channels, problem.outputs,
+           regions.empty() ? "classes" : "regions", split.test.size(), w[0], w[1], w[2], contents.remark() + geometry.remark()),
        .values = values,
        .explained =
            [&] {

@@ -144,6 +144,13 @@ run "$tools/unet3d" evaluate --weights "$work/nnunet_run/weights.h5" --data "$wo
 judge 'evaluate ignores the same cells' says ', 2 classes, '
 run "$tools/unet3d" predict --weights "$work/nnunet_run/weights.h5" --images "$work/nnunet" --out "$work/nnunet_predicted"
 judge 'predict reads imagesTs and names its files as nnU-Net does' test -s "$work/nnunet_predicted/w.nii"
+mkdir "$work/regions"
+cp -r "$work/nnunet/imagesTr" "$work/nnunet/labelsTr" "$work/regions"
+printf '{"labels": {"background": 0, "all": [1, 3], "rim": [3]}, "regions_class_order": [1, 3]}' >"$work/regions/dataset.json"
+unet3d --data "$work/regions" --out "$work/regions_run"
+judge "nnU-Net's regions are targets" says 'region 2 is rim=3, written as class 3'
+run "$tools/unet3d" evaluate --weights "$work/regions_run/weights.h5" --data "$work/regions" --out "$work/regions_scores"
+judge 'evaluate scores them by name' says '^ *rim  *[01]\.'
 
 # ---- orientation
 predict() {
