@@ -1,4 +1,4 @@
-// Notes of segmentation networks in weights.
+// Notes of segmentation networks in weights, dataset.json, and regions.
 
 #include <doctest/doctest.h>
 
