@@ -5,14 +5,18 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "comm/collectives/collectives.h"
 #include "framework/optim/optimizer.h"
 #include "models/losses/segmentation.h"
 #include "models/nn/describe.h"
 #include "models/nn/pipeline.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/loss/loss.h"
 #include "ops/random/random.h"
 #include "ops/reduce/reduce.h"
+#include "ops/views/views.h"
 #include "tests/models/networks/network_training.h"
 #include "tests/support/progress.h"
 #include "tests/support/ranks.h"
@@ -165,6 +169,27 @@ TEST_CASE("deep supervision: weights halve from level to level, labels are those
   // 14, then 1 + 3 + 4 - 1, then 1
   CHECK(value.item() == doctest::Approx((14 + 0.5 * 7 + 0.25 * 1) / 1.75));
   CHECK(deep_supervision_loss(loss, zeros_of({1, 1, 2, 3, 2}), {}, labels).item() == doctest::Approx(14));
+}
+
+TEST_CASE("deep supervision: micro-batches with ignored labels have the batch's loss") {
+  const auto loss = [](const Tensor& scores, const Tensor& labels) { return cross_entropy(scores, labels, {.ignore_index = 9}); };
+  const auto fine = constant(random_normal({2, 2, 2, 2, 3}, Philox(1), 0, 1, DType::float64));
+  const auto coarse = constant(random_normal({2, 1, 1, 2, 3}, Philox(2), 0, 1, DType::float64));
+  const Triple stride{2, 2, 1};
+  const auto labels = from_vector({2, 2, 2, 2}, {0., 9., 2., 9., 9., 1., 1., 0., 2., 1., 9., 9., 0., 0., 9., 9.}, DType::int32);
+  const auto part = [](const Tensor& x, std::int64_t i) { return slice(x, 0, i, i + 1); };
+  const double whole = deep_supervision_loss(loss, fine, {{coarse, stride}}, labels).item();
+  double sum = 0, apart = 0;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const auto own = [&] {
+      return deep_supervision_loss(loss, part(fine, i), {{part(coarse, i), stride}}, part(labels, i)).item();
+    };
+    apart += own() / 2;
+    const StepLabels step({part(labels, 0), part(labels, 1)});
+    sum += own() / 2;
+  }
+  CHECK(sum == doctest::Approx(whole).epsilon(1e-12));
+  CHECK(std::abs(apart - whole) > 1e-3);
 }
 
 TEST_CASE("residual U-Net: options that do not fit each other are refused") {
