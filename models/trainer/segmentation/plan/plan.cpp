@@ -302,13 +302,12 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
     recipe.set("loss.batch_dice", {plan.batch_dice ? "true" : "false"},
                "true if a window has less than a quarter of the cells of the median volume");
     recipe.set("schedule.batch", texts(std::vector{plan.batch}), "at most 5 % of all cells, at least 2");
-    recipe.show(
-        "schedule.epochs",
-        fmt::format("passes over the volumes; {} volumes, {} of them for validation", f.extents.size(),
-                    std::llround((o.division.folds > 0 ? 1.0 / static_cast<double>(o.division.folds) : o.division.fraction) *
-                                 static_cast<double>(f.extents.size()))));
-    std::string head = fmt::format("# A plan for {} volumes of {} x {} x {} cells [z, y, x], {} channels, {} classes.\n",
-                                   f.extents.size(), range_of(f, 0), range_of(f, 1), range_of(f, 2), f.channels, f.classes);
+    const double kept_part = o.division.folds > 0 ? 1 / static_cast<double>(o.division.folds) : o.division.fraction;
+    recipe.show("schedule.epochs", fmt::format("passes over the volumes; {} volumes, {} of them for validation", f.extents.size(),
+                                               std::llround(kept_part * static_cast<double>(f.extents.size()))));
+    std::string head = fmt::format("# A plan for {} volumes of {} x {} x {} cells [z, y, x], {} channels, {} {}.\n",
+                                   f.extents.size(), range_of(f, 0), range_of(f, 1), range_of(f, 2), f.channels, problem.outputs,
+                                   o.trained.regions.empty() ? "classes" : "regions");
     head +=
         fmt::format("# A training step needs {} on a rank (of {}), and the volumes that it keeps {}: {} of {}.\n",
                     readable_bytes(step.peak_bytes), step.ranks, readable_bytes(volumes), readable_bytes(plan.bytes), o.memory);
