@@ -83,6 +83,13 @@ TEST_CASE("the note keeps rules for labels and whether channels are files") {
   CHECK(again.label_map == trained.label_map);
   CHECK(again.ignored == trained.ignored);
   CHECK(again.channel_files);
+  CHECK(again.classes() == 3);
+  trained.regions = segmenting::regions_of({"whole=1+2+3", "core=2+3", "enhancing=3"}, {}), trained.label_classes = 5;
+  const auto of_regions = read(segmenting::to_note(program(), trained));
+  CHECK(of_regions.regions == trained.regions);
+  CHECK(of_regions.classes() == 5);
+  trained.regions.pop_back();
+  CHECK(has(error_text([&] { read(segmenting::to_note(program(), trained)); }), "does not describe a network"));
   CHECK(!error_text([&] { read("{" + network + R"(,"normalisation":"none","label_map":3})"); }).empty());
 }
 
