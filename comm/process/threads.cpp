@@ -9,10 +9,12 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -134,7 +136,11 @@ bool openmp_waits_long() {
 }
 
 void restart_with_short_waits(char** argv) {
-  if (openmp_waits_long() && setenv("GOMP_SPINCOUNT", "3000", 0) == 0) execv("/proc/self/exe", argv);
+  std::error_code failed;
+  // By its path: a program that was started as /proc/self/exe is called `exe` by ps.
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (failed || !openmp_waits_long() || setenv("GOMP_SPINCOUNT", "3000", 0) != 0) return;
+  execv(program.c_str(), argv);
 }
 
 }  // namespace mpigrad

@@ -14,7 +14,7 @@
 namespace mpigrad::capi {
 namespace {
 
-constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+constexpr std::size_t as_index(int i) { return static_cast<std::size_t>(i); }
 
 const std::map<std::string, LossFunction>& losses() {
   static const std::map<std::string, LossFunction> all{{"mse", mse},
@@ -49,31 +49,31 @@ Tensor distribute(const Tensor& x, const GridPtr& grid, const std::vector<int>& 
   require(dimensions.size() <= axes, "[distribute] the grid has {} axes, not {}", axes, dimensions.size());
   // The type and the extents of the blocks of all ranks.
   constexpr int numbers = 10;
-  const auto ranks = at(grid->ranks());
+  const auto ranks = as_index(grid->ranks());
   std::vector<std::int64_t> mine{static_cast<std::int64_t>(x.dtype()), x.rank()}, all(numbers * ranks);
   mine.insert(mine.end(), x.shape().begin(), x.shape().end());
   mine.resize(numbers);
   grid->world().transport().allgather(mine.data(), all.data(), std::vector<std::int64_t>(ranks, numbers), DType::int64);
-  const auto extent = [&](std::size_t rank, int d) { return all[numbers * rank + 2 + at(d)]; };
+  const auto extent = [&](std::size_t rank, int d) { return all[numbers * rank + 2 + as_index(d)]; };
   for (std::size_t r = 1; r < ranks; ++r)
     require(all[numbers * r] == all[0] && all[numbers * r + 1] == all[1],
             "[distribute] the blocks have one type and one number of dimensions: rank 0 has {} with {}, rank {} {} with {}",
             name_of(static_cast<DType>(all[0])), all[1], r, name_of(static_cast<DType>(all[numbers * r])), all[numbers * r + 1]);
   Layout layout{.grid = grid, .global = x.shape(), .axes = std::vector<AxisPlacement>(axes)};
-  std::vector<int> cut(at(x.rank()), -1);  // the axis that cuts each dimension
+  std::vector<int> cut(as_index(x.rank()), -1);  // the axis that cuts each dimension
   for (std::size_t a = 0; a < dimensions.size(); ++a) {
     const int d = dimensions[a];
     if (d == -1) continue;
     require(d >= 0 && d < x.rank(), "[distribute] axis {} cuts one of the dimensions 0 to {}, or none (-1), not {}", a,
             x.rank() - 1, d);
-    require(cut[at(d)] < 0, "[distribute] the axes {} and {} both cut dimension {}", cut[at(d)], a, d);
-    cut[at(d)] = static_cast<int>(a);
+    require(cut[as_index(d)] < 0, "[distribute] the axes {} and {} both cut dimension {}", cut[as_index(d)], a, d);
+    cut[as_index(d)] = static_cast<int>(a);
   }
   for (int d = 0; d < x.rank(); ++d) {
-    const int a = cut[at(d)];
-    std::vector<std::int64_t> extents(a < 0 ? 1 : at(grid->extents[at(a)]), -1);
+    const int a = cut[as_index(d)];
+    std::vector<std::int64_t> extents(a < 0 ? 1 : as_index(grid->extents[as_index(a)]), -1);
     for (std::size_t r = 0; r < ranks; ++r) {
-      auto& expected = extents[a < 0 ? 0 : at(grid->coordinates(static_cast<int>(r))[at(a)])];
+      auto& expected = extents[a < 0 ? 0 : as_index(grid->coordinates(static_cast<int>(r))[as_index(a)])];
       if (expected < 0) expected = extent(r, d);
       require(expected == extent(r, d),
               "[distribute] the blocks do not fit together: rank {} has {} elements along dimension {}, {}", r, extent(r, d), d,
@@ -84,7 +84,7 @@ Tensor distribute(const Tensor& x, const GridPtr& grid, const std::vector<int>& 
     std::vector<std::int64_t> cuts{0};
     for (const auto each : extents) cuts.push_back(cuts.back() + each);
     layout.global[d] = cuts.back();
-    layout.axes[at(a)] = {Placement::split, d, std::move(cuts)};
+    layout.axes[as_index(a)] = {Placement::split, d, std::move(cuts)};
   }
   return x.with_layout(std::make_shared<const Layout>(std::move(layout)));
 }
@@ -197,9 +197,9 @@ Shape Network::input_shape(int capacity) const {
 
 const Parameter& Network::parameter(int index) const {
   const auto& list = net_->parameters();
-  if (index < 0 || at(index) >= list.size())
+  if (index < 0 || as_index(index) >= list.size())
     refuse(MPIGRAD_INVALID_ARGUMENT, "[network] there are parameters 0 to {}, not {}", list.size() - 1, index);
-  return list[at(index)];
+  return list[as_index(index)];
 }
 
 int step_of(const std::string& path, const CheckpointInfo& info) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/together.h"
+#include "framework/base/host_memory.h"
 #include "framework/engine/tape.h"
 #include "models/data/source.h"
 #include "models/data/window.h"
@@ -152,6 +153,15 @@ class Run {
               p.dim(4));
       if (!sums_) {
         classes_ = p.dim(4);
+        shared([&] {
+          const auto extents = source_.extents_of(sample_);
+          auto held = own_[rank()].extents();
+          held[0] = std::min(extents[0], o_.window[0]);
+          require_host_memory(
+              fmt::format("[sliding_window] {} of {} x {} x {} cells, with a number for each of {} classes",
+                          source_.name_of_sample(sample_), extents[0], extents[1], extents[2], classes_),
+              static_cast<double>(sizeof(T)) * static_cast<double>(held.elements()) * static_cast<double>(classes_));
+        });
         sums_.emplace(own_[rank()], classes_);
       }
       require(o_.written.empty() || static_cast<std::int64_t>(o_.written.size()) == classes_,

@@ -126,7 +126,7 @@ judge 'MPIGRAD_THREADS=100000 is refused on two ranks' refuses_arguments '^\[lau
 spins() {
   times=$1
   shift
-  run env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_NUM_THREADS=2 OMP_DISPLAY_ENV=verbose "$@" "$tools/cosmoflow" --version
+  run env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_NUM_THREADS=2 OMP_DISPLAY_ENV=verbose "$@" "$tools/cosmoflow" --help
   [ "$status" -eq 0 ] && [ "$(grep -c "GOMP_SPINCOUNT = '3000'" "$work/err")" -eq "$times" ]
 }
 [ "$(nproc)" -eq 1 ] || judge 'a trainer shortens the waits of its threads' spins 1 MPIGRAD_THREADS=2

@@ -70,12 +70,12 @@ Step changing_channels(std::string text, double probability, F change) {
   return step;
 }
 
-void require_positive(const Range& range, const char* what) {
+void require_factors(const Range& range, const char* what) {
   require(range.low > 0 && range.low <= range.high && std::isfinite(range.high), "[augment] {} from {} to {}", what, range.low,
           range.high);
 }
 
-std::string text_of(const Range& range) { return fmt::format("{:.4g} to {:.4g}", range.low, range.high); }
+std::string words_of(const Range& range) { return fmt::format("{:.4g} to {:.4g}", range.low, range.high); }
 
 }  // namespace
 
@@ -96,8 +96,8 @@ Step random_rotation(double degrees, int axis) {
 }
 
 Step random_scale(Range factor) {
-  require_positive(factor, "the factor of a scale");
-  return moving(fmt::format("scale ({})", text_of(factor)), [=](data::Motion& motion, const Philox& random) {
+  require_factors(factor, "the factor of a scale");
+  return moving(fmt::format("scale ({})", words_of(factor)), [=](data::Motion& motion, const Philox& random) {
     const double inverse = 1 / Draws(random).uniform(factor.low, factor.high);
     Matrix scale{};
     for (std::size_t a = 0; a < 3; ++a) scale[a][a] = motion.window[static_cast<int>(a)] == 1 ? 1 : inverse;
@@ -125,24 +125,24 @@ Step labels_by_score() {
 }
 
 Step random_brightness(Range factor) {
-  require_positive(factor, "the factor of a brightness");
-  return changing_channels(fmt::format("brightness ({})", text_of(factor)), 1, [=](Part& x, std::int64_t channel, Draws& draws) {
+  require_factors(factor, "the factor of a brightness");
+  return changing_channels(fmt::format("brightness ({})", words_of(factor)), 1, [=](Part& x, std::int64_t channel, Draws& draws) {
     brighten(x, channel, draws.uniform(factor.low, factor.high));
   });
 }
 
 Step random_contrast(Range factor) {
-  require_positive(factor, "the factor of a contrast");
+  require_factors(factor, "the factor of a contrast");
   auto step = changing_channels(
-      fmt::format("contrast ({})", text_of(factor)), 1,
+      fmt::format("contrast ({})", words_of(factor)), 1,
       [=](Part& x, std::int64_t channel, Draws& draws) { contrast(x, channel, draws.uniform(factor.low, factor.high)); });
   step.needs_tones = true;
   return step;
 }
 
 Step random_gamma(Range exponent, bool inverted) {
-  require_positive(exponent, "the exponent of a gamma");
-  auto step = changing_channels(fmt::format("gamma ({}{})", text_of(exponent), inverted ? ", inverted" : ""), 1,
+  require_factors(exponent, "the exponent of a gamma");
+  auto step = changing_channels(fmt::format("gamma ({}{})", words_of(exponent), inverted ? ", inverted" : ""), 1,
                                 [=](Part& x, std::int64_t channel, Draws& draws) {
                                   gamma(x, channel, draws.uniform(exponent.low, exponent.high), inverted);
                                 });
@@ -151,20 +151,20 @@ Step random_gamma(Range exponent, bool inverted) {
 }
 
 Step random_low_resolution(Range factor) {
-  require_positive(factor, "the factor of a low resolution");
+  require_factors(factor, "the factor of a low resolution");
   require(factor.low >= 1 && factor.high <= 64, "[augment] the factor of a low resolution is from 1 to 64, not from {} to {}",
           factor.low, factor.high);
   auto step = changing_channels(
-      fmt::format("low resolution ({})", text_of(factor)), 0.5,
+      fmt::format("low resolution ({})", words_of(factor)), 0.5,
       [=](Part& x, std::int64_t channel, Draws& draws) { low_resolution(x, channel, draws.uniform(factor.low, factor.high)); });
   step.reach = low_resolution_reach(factor.high);
   return step;
 }
 
 Step random_blur_of_channels(Range sigma) {
-  require_positive(sigma, "the width of a blur");
+  require_factors(sigma, "the width of a blur");
   auto step = changing_channels(
-      fmt::format("blur of channels (sigma {})", text_of(sigma)), 0.5,
+      fmt::format("blur of channels (sigma {})", words_of(sigma)), 0.5,
       [=](Part& x, std::int64_t channel, Draws& draws) { blur(x, channel, draws.uniform(sigma.low, sigma.high)); });
   step.reach = blur_reach(sigma.high);
   return step;

@@ -73,7 +73,7 @@ class Numbers {
 };
 
 // Within 1 - strength and 1 + strength, for factors within 1 / (1 + strength) and 1 + strength.
-Range around(double strength) { return {1 - strength, 1 + strength}; }
+Range range_around(double strength) { return {1 - strength, 1 + strength}; }
 Range factors(double strength) { return {1 / (1 + strength), 1 + strength}; }
 
 using Maker = std::function<std::vector<Step>(Numbers&, const Shape& to)>;
@@ -118,7 +118,7 @@ const std::map<std::string, Maker>& makers() {
        })},
       {"intensity", one([](Numbers& n, const Shape&) {
          const double s = n("strength", 0.2);
-         return random_intensity({.scale = around(s), .shift = {-s / 2, s / 2}, .gamma = factors(s)});
+         return random_intensity({.scale = range_around(s), .shift = {-s / 2, s / 2}, .gamma = factors(s)});
        })},
       {"noise", one([](Numbers& n, const Shape& to) {
          return with(to.rank() == 0 ? 0.15 : 1, random_noise({0, n("deviation", 0.1)}));

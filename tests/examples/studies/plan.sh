@@ -200,16 +200,6 @@ judge 'no larger grid' refuses_arguments 'no grid is larger'
 scale --plot "$work/none.png"
 judge 'a plot is of scaling' refuses_arguments 'are for --scaling'
 
-# ---- the report of all documents, here of two
-reproduce() { MPIGRAD_BUILD=$build run sh "$root/examples/studies/reproduce.sh" --quick --out "$work/reproduced" "$@"; }
-reproduce gholami paradl
-judge 'reproduce.sh writes a report' says 'report.html; 0 claims without our number'
-judge 'with published numbers, ours and pictures' sh -c "grep -q '18.3672128, 32.8884724' '$work/reproduced/report.html' && grep -q 'data:image/png' '$work/reproduced/report.html'"
-reproduce paradl
-judge 'it resumes' says 'paradl-figures: done before'
-reproduce other
-judge 'a document that is not there' refuses_arguments "there is no document 'other': gholami"
-
 # ---- plans
 
 best() { run "$plan" best "$@"; }

@@ -194,7 +194,7 @@ reductions() { # reductions EPOCHS: bytes that rank 0 handed to reductions, in a
     --data "$universes" --batch 10 --epochs "$1" --out "$work/traced" --overwrite --quiet
   python3 - "$work/err" <<'END'
 import re, sys
-calls = re.findall(r"^\[rank 0 of 2\] #\d+ i?allreduce of .*: (\d+) bytes", open(sys.argv[1]).read(), re.M)
+calls = re.findall(r"^\[rank 0 of 2\] #\d+ i?(?:allreduce|reduce_scatter) of .*: (\d+) bytes", open(sys.argv[1]).read(), re.M)
 print(sum(map(int, calls)))
 END
 }

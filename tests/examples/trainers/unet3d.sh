@@ -236,7 +236,7 @@ else
   skip 'hpo was not built'
 fi
 # shellcheck disable=SC2086
-run $train $small --epochs 1 --folds 3 --fold 4 --out "$work/bad"
+run $train $small --epochs 1 --folds 3 --set data.fold=4 --out "$work/bad"
 judge 'refused: a fold that does not exist' refuses_bad '4 of 3'
 
 # ---- the weights that come with the sources, on volumes that their training has not seen

@@ -251,8 +251,9 @@ namespace {
 // As many programs as ranks repeat, of CosmoFlow with layers on grids of their own.
 std::vector<StepProgram> own_programs(const GridExtents& grid, const std::vector<LayerExtents>& layers, int repeating,
                                       const Machine& machine, std::int64_t batch, double* slowest = nullptr) {
-  const DescribeOptions options{
-      .grid = grid, .grids = layers, .optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); }};
+  const DescribeOptions options{.grid = grid, .grids = layers, .optimizer = [](Parameters& parameters) {
+                                  return std::make_unique<Adam>(parameters, AdamAttributes{.replicated = true});
+                                }};
   const auto trace = [&](int rank) {
     CosmoFlow net({.filters = 4});
     const Shape input{batch, 64, 64, 64, 4};
