@@ -85,8 +85,7 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
   keys.add("data.split_seed", division.seed, whole(0), "seed of that random choice, and of folds").instead_of("--split-seed");
   keys.add("data.folds", division.folds, whole(0, 1000),
            "divides the volumes at random into so many equal parts, one of which is kept for validation in place of "
-           "data.validation_fraction; 0: no folds")
-      .with_flag("--folds");
+           "data.validation_fraction; 0: no folds");
   keys.add("data.fold", division.fold, whole(1, 1000), "the part that is kept, from 1 to data.folds");
   keys.add("data.spacing", o.spacing, above(0), "distance of cells to which volumes are resampled: D, H, W, or one number")
       .with_unit("mm")

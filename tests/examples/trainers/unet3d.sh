@@ -200,7 +200,7 @@ judge 'regions are scored like classes, and the page has them' regions
 # ---- two folds as trials of hpo, scored and used together
 cat >"$work/folds.toml" <<END
 program = ["$tool", "train", "$work/small.toml", "--filters", "4,8,16", "--data", "$work/data", "--window", "16,16,12", "--batch", "2",
-           "--epochs", "5", "--learning-rate", "1e-2", "--folds", "2", "--quiet"]
+           "--epochs", "5", "--learning-rate", "1e-2", "--set", "data.folds=2", "--quiet"]
 metric = "validation_loss"
 [parameters]
 "data.fold" = [1, 2]
@@ -236,7 +236,7 @@ else
   skip 'hpo was not built'
 fi
 # shellcheck disable=SC2086
-run $train $small --epochs 1 --folds 3 --set data.fold=4 --out "$work/bad"
+run $train $small --epochs 1 --set data.folds=3 --set data.fold=4 --out "$work/bad"
 judge 'refused: a fold that does not exist' refuses_bad '4 of 3'
 
 # ---- the weights that come with the sources, on volumes that their training has not seen
