@@ -67,7 +67,7 @@ Explained schedule_of(const Explanation& e) {
   return part;
 }
 
-Explained optimizer_of(const Communicator& world, const Explanation& e) {
+Explained optimizer_of(const Explanation& e) {
   Explained part{"optimizer", {}};
   for (const auto& note : {"optimizer", "learning rate", "momentum", "weight decay", averages_note})
     if (const auto found = e.notes.find(note); found != e.notes.end())
@@ -76,7 +76,7 @@ Explained optimizer_of(const Communicator& world, const Explanation& e) {
   for (const auto& tensor : e.optimizer.state()) elements += tensor.value.elements();
   part.lines.push_back(
       fmt::format("{} numbers of state on this rank; gradients of norm {} at most (0: any)", elements, e.training.fit.clip_norm));
-  if (world.size() > 1) part.lines.push_back(e.optimizer.work());
+  part.lines.push_back(e.optimizer.work());
   if (e.training.fit.noise != nullptr) part.lines.emplace_back("the gradient noise scale is measured");
   return part;
 }
@@ -115,7 +115,7 @@ Explained files_of_run(const Explanation& e) {
 void explain(const Communicator& world, const Explanation& e) {
   std::vector<Explained> parts{network_of(e)};
   if (e.loader != nullptr) parts.push_back(data_of(*e.loader));
-  parts.insert(parts.end(), {optimizer_of(world, e), schedule_of(e), ranks_of_run(world, e), files_of_run(e)});
+  parts.insert(parts.end(), {optimizer_of(e), schedule_of(e), ranks_of_run(world, e), files_of_run(e)});
   Explained rest{"notes of the weights", {}};
   for (const auto& [name, text] : e.notes) rest.lines.push_back(fmt::format("{}: {}", name, text));
   parts.push_back(std::move(rest));

@@ -203,7 +203,7 @@ judge 'a plot is of scaling' refuses_arguments 'are for --scaling'
 # ---- plans
 
 best() { run "$plan" best "$@"; }
-best --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64 --json
+best --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64 --stages 1 --json
 cp "$work/out" "$work/huge.json"
 judge 'a plan for 2,048 ranks' holds "len(d['plans']) == 5 and d['plans'][0]['fits'] and d['plans'][0]['seconds_per_step'] > 0"
 best --network cosmoflow --size 512 --machine "$machines/perlmutter.toml" --ranks 2048 --batch 64 --plot "$work/plan.png"
