@@ -143,7 +143,8 @@ MPIGRAD_OPTIMIZER_RULES(MPIGRAD_DECLARE_OPTIMIZER)
 struct OptimizerOptions {
   double learning_rate = 1e-3, momentum = 0, weight_decay = 0;  // momentum: only for optimizers_with_momentum()
   // Several ranks that hold the same parameters divide the updates and the state among them, from 1 MiB of state on
-  // (framework/optim/division.h). With `replicated` every rank makes all updates and has all state.
+  // (framework/optim/division.h). The first read of a gradient then gathers all of them, so either all ranks read gradients or
+  // none. With `replicated` every rank makes all updates and has all state, and whole gradients.
   bool replicated = false;
 };
 std::vector<std::string> optimizer_names();
@@ -153,8 +154,7 @@ std::unique_ptr<Optimizer> make_optimizer(const std::string& name, Parameters& p
 
 // Sum of squares of all elements, in double; the same for any number of threads. For gradients in blocks (by their layouts), and
 // for those of which each rank has summed its rows, it includes the blocks of all ranks, each once, and is collective if there
-// are any. For tensors cut over ranks without a layout
-// the caller sums over the ranks.
+// are any. For tensors cut over ranks without a layout the caller sums over the ranks.
 double squared_norm(const Gradients& gradients);
 
 struct Clipping {
