@@ -7,6 +7,7 @@
 // fit reads the fraction of native contacts from the latent variables.
 
 #include "comm/launch.h"
+#include "comm/process/threads.h"
 #include "examples/trainers/contact_maps/options.h"
 #include "models/trainer/recipe/commands.h"
 
@@ -56,6 +57,7 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
 }  // namespace mpigrad::contacts
 
 int main(int argc, char** argv) {
+  mpigrad::restart_with_short_waits(argv);
   return mpigrad::launch(argc, argv, [&](const std::shared_ptr<mpigrad::Transport>& transport) {
     return mpigrad::contacts::run(transport, argc, argv);
   });
