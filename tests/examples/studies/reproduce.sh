@@ -28,9 +28,9 @@ again() { has_page && [ "$(grep -c ': done before' "$work/out")" -eq 5 ]; }
 reproduce krajsek gholami kahira
 judge 'a second run repeats nothing' again
 
-sed "s|^quick = \"{build}/plan figures --documents gholami|quick = \"{build}/plan figures --documents nobody|" "$folder/claims.toml" >"$work/claims.toml"
+sed "s|^quick = \"{build}/plan figures --documents gholami|quick = \"{build}/plan figures --documents absent|" "$folder/claims.toml" >"$work/claims.toml"
 reproduce --claims "$work/claims.toml" gholami kahira
-says_failure() { [ "$status" -eq 1 ] && grep -q 'class="failed">the run failed: .*nobody' "$page" && grep -q 'class="own">18.3672128' "$page"; }
+says_failure() { [ "$status" -eq 1 ] && grep -q 'class="failed">the run failed: .*absent' "$page" && grep -q 'class="own">18.3672128' "$page"; }
 judge 'a study that fails: the others are reported, exit code 1' says_failure
 run sh "$root/examples/studies/reproduce.sh" --quick newton
 judge 'a document that is not there' refuses_arguments 'there is no document newton; there are krajsek, oyama'
