@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 
 #include "framework/base/target_clones.h"
 #include "ops/backends/blas/blas.h"
@@ -61,23 +62,60 @@ template void matmul(const MatmulProblem&, const double*, const double*, double*
 
 }  // namespace reference
 
+namespace {
+
+// c[m, n] (+)= a b, sums in T. a has steps along its rows and columns; b is [k, n], ldb apart.
+template <class T>
+MPIGRAD_BODY void short_sums_body(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t row_step,
+                                  std::int64_t column_step, const T* __restrict b, std::int64_t ldb, bool accumulate,
+                                  T* __restrict c, std::int64_t ldc) {
+  constexpr std::int64_t together = 8;  // sums in registers
+  for (std::int64_t i = 0; i < m; ++i, a += row_step, c += ldc) {
+    std::int64_t j = 0;
+    for (; j + together <= n; j += together) {
+      T sums[together];
+      for (std::int64_t s = 0; s < together; ++s) sums[s] = accumulate ? c[j + s] : T{0};
+      for (std::int64_t l = 0; l < k; ++l)
+        for (std::int64_t s = 0; s < together; ++s) sums[s] += a[l * column_step] * b[l * ldb + j + s];
+      for (std::int64_t s = 0; s < together; ++s) c[j + s] = sums[s];
+    }
+    for (; j < n; ++j) {
+      T sum = accumulate ? c[j] : T{0};
+      for (std::int64_t l = 0; l < k; ++l) sum += a[l * column_step] * b[l * ldb + j];
+      c[j] = sum;
+    }
+  }
+}
+
+MPIGRAD_CLONES void short_sums(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t row_step,
+                               std::int64_t column_step, const float* b, std::int64_t ldb, bool accumulate, float* c,
+                               std::int64_t ldc) {
+  short_sums_body(m, n, k, a, row_step, column_step, b, ldb, accumulate, c, ldc);
+}
+MPIGRAD_CLONES void short_sums(std::int64_t m, std::int64_t n, std::int64_t k, const double* a, std::int64_t row_step,
+                               std::int64_t column_step, const double* b, std::int64_t ldb, bool accumulate, double* c,
+                               std::int64_t ldc) {
+  short_sums_body(m, n, k, a, row_step, column_step, b, ldb, accumulate, c, ldc);
+}
+
+}  // namespace
+
 template <class T>
 void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
                 const T* b, std::int64_t ldb, bool accumulate, T* c, std::int64_t ldc) {
   // Sums of `few` products in T, and of these sums in double: a sum of a million products in float is off by a percent.
   constexpr std::int64_t few = 64, columns = 256;
   if (k <= few) {
-    for (std::int64_t i = 0; i < m; ++i) {
-      T* row = c + i * ldc;
-      if (!accumulate) std::fill_n(row, n, T{0});
-      for (std::int64_t l = 0; l < k; ++l) {
-        const T factor = transpose_a ? a[l * lda + i] : a[i * lda + l];
-        if (transpose_b)
-          for (std::int64_t j = 0; j < n; ++j) row[j] += factor * b[j * ldb + l];
-        else
-          for (std::int64_t j = 0; j < n; ++j) row[j] += factor * b[l * ldb + j];
-      }
+    // Columns of a transposed b are copied to rows, as many as fit at a time.
+    std::array<T, few * few> rows;
+    const std::int64_t row_step = transpose_a ? 1 : lda, column_step = transpose_a ? lda : 1;
+    for (std::int64_t j0 = 0; transpose_b && j0 < n; j0 += few) {
+      const std::int64_t count = std::min(few, n - j0);
+      for (std::int64_t j = 0; j < count; ++j)
+        for (std::int64_t l = 0; l < k; ++l) rows[static_cast<std::size_t>(l * count + j)] = b[(j0 + j) * ldb + l];
+      short_sums(m, count, k, a, row_step, column_step, rows.data(), count, accumulate, c + j0, ldc);
     }
+    if (!transpose_b) short_sums(m, n, k, a, row_step, column_step, b, ldb, accumulate, c, ldc);
     return;
   }
   for (std::int64_t i = 0; i < m; ++i)
