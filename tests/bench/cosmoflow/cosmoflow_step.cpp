@@ -6,6 +6,7 @@
 //   cosmoflow_step --precision float32 bfloat16    each table for both; the floor is float32. With --step-only they take turns
 //   cosmoflow_step --step-only --size 64 --threads 2 --precision float32 bfloat16 --losses --repeats 48    the losses of 50 steps
 //   mpiexec -n 2 cosmoflow_step --step-only --grid depth=2 --size 128 --threads 1
+//   mpiexec -n 2 cosmoflow_step --step-only --grid depth=2 --layers conv4-7:filter=2 linear1-2:filter=2 --size 64 --threads 1
 //   ONEDNN_MAX_CPU_ISA=AVX2 cosmoflow_step      without AVX-512 in oneDNN, but with it in our own loops; see the first line
 
 #include <fmt/format.h>
@@ -33,6 +34,7 @@ struct Options {
   int repeats = 9;
   bool step_only = false, instructions = false, losses = false;
   std::string grid;
+  std::vector<std::string> layers;
 };
 
 // The rounds alternate between the compared cases, so that a change of the machine's speed affects all of them.
@@ -125,7 +127,7 @@ void compare_with_floor(std::int64_t size, int threads, const std::string& preci
     omp_set_num_threads(threads);
     const Session session(transport);
     CosmoFlowFloor floor(size);
-    CosmoFlowTraining training(session, {}, size, precision);
+    CosmoFlowTraining training(session, "", {}, size, precision);
     std::vector<StepTimes> steps;
     std::vector<double> rates;
     for (int round = 0; round < rounds; ++round) {
@@ -145,7 +147,7 @@ std::vector<StepTimes> steps_on_ranks(int ranks, int threads, std::int64_t size,
   run_threads(ranks, [&](std::shared_ptr<Transport> transport) {
     omp_set_num_threads(threads);
     const Session session(transport);
-    CosmoFlowTraining training(session, {1, ranks, 1, 1}, size, precision);
+    CosmoFlowTraining training(session, fmt::format("depth={}", ranks), {}, size, precision);
     warm_then(repeats, [&](bool count) {
       auto times = training.step();
       if (count && session.rank() == 0) steps.push_back(std::move(times));
@@ -193,9 +195,8 @@ void step_only(const Session& session, const Options& o, std::int64_t size, int 
     std::vector<StepTimes> steps;
   };
   std::vector<Case> cases(o.precisions.size());
-  const auto extents = trainer::parse_grid(o.grid, session.ranks());
   for (std::size_t c = 0; c < cases.size(); ++c)
-    cases[c].training = std::make_unique<CosmoFlowTraining>(session, extents, size, o.precisions[c]);
+    cases[c].training = std::make_unique<CosmoFlowTraining>(session, o.grid, o.layers, size, o.precisions[c]);
   for (int i = -2; i < o.repeats; ++i) {
     for (auto& of : cases) {
       auto times = of.training->step();
@@ -254,7 +255,9 @@ int main(int argc, char** argv) {
   app.add_flag("--step-only", o.step_only,
                "only mpigrad's step, on the ranks of the launcher; a line of JSON for each precision");
   app.add_flag("--losses", o.losses, "with --step-only: also print the losses of all steps, the two that warm up included");
-  app.add_option("--grid", o.grid, "with --step-only: how the ranks split the volume, such as depth=2");
+  app.add_option("--grid", o.grid, "with --step-only: the ranks' grid, such as depth=2");
+  app.add_option("--layers", o.layers, "with --step-only: layers with grids of their own, such as conv4-7:filter=2")
+      ->expected(1, 8);
   app.add_flag("--instructions", o.instructions, "only print the instruction sets in use");
   CLI11_PARSE(app, argc, argv);
   if (o.instructions) return fmt::print("{}\n", cpu::instruction_sets()), 0;

@@ -16,15 +16,18 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
 
 }  // namespace
 
-CosmoFlowTraining::CosmoFlowTraining(const Session& session, const GridExtents& extents, std::int64_t width,
-                                     const std::string& precision)
+CosmoFlowTraining::CosmoFlowTraining(const Session& session, const std::string& extents, const std::vector<std::string>& layers,
+                                     std::int64_t width, const std::string& precision)
     : world_(session.world()) {
-  const auto grid = session.grid(extents);
+  const auto grid = session.grid(trainer::parse_grid(extents, session.ranks(), trainer::Channels::split));
   const auto layout = activation_layout(grid, {1, width, width, width, 4});
   const auto target_layout = split_layout(grid, {1, 4}, {0, -1, -1, -1});
-  trainer::Options computing;
-  computing.precision = precision;
-  net_.build(layout, {.seed = 1, .compute = trainer::compute_of(computing)});
+  trainer::Options options;
+  options.precision = precision, options.grid_of = layers;
+  nn::BuildOptions build{.seed = 1, .compute = trainer::compute_of(options), .split = trainer::split_of(extents)};
+  for (const auto& own : trainer::layer_grids(options, session.ranks()))
+    build.grids.push_back({own.layers, session.grid(own.grid), own.split});
+  net_.build(layout, build);
   adam_ = std::make_unique<Adam>(net_, AdamAttributes{.learning_rate = 1e-4});
   const Philox random{1, 2};
   x_ = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));

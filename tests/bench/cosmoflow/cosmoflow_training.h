@@ -18,11 +18,11 @@ struct StepTimes {
   std::vector<CostLog::Line> ops;  // in program order: forward, then backward
 };
 
-// Hybrid variant, batch 1, Adam; the volume is split over the ranks of the session by `extents`. Layers compute in `precision`,
-// float32 or bfloat16; parameters are float32.
+// Hybrid variant, batch 1, Adam. `grid` and `layers` are the trainer's keys grid.extents and grid.layers, on the ranks of the
+// session. Layers compute in `precision`, float32 or bfloat16; parameters are float32.
 class CosmoFlowTraining {
  public:
-  CosmoFlowTraining(const Session& session, const GridExtents& extents, std::int64_t width,
+  CosmoFlowTraining(const Session& session, const std::string& grid, const std::vector<std::string>& layers, std::int64_t width,
                     const std::string& precision = "float32");
   // Runs one step on all ranks; times are this rank's.
   StepTimes step();
