@@ -111,6 +111,17 @@ refused() { [ "$status" -eq 2 ] && [ "$(grep -c '^\[launch\]' "$work/err")" -eq 
   shows '`elastic` with its default launcher: the same losses' one_start
 }
 
+# Slurm's PMIx starts Open MPI's ranks.
+tested='`mpigrad-selftest`, built with Open MPI, by `srun --mpi=pmix` on two nodes' selftest=$build/mpis/with-tools-openmpi-4/examples/mpigrad-selftest
+if [ -x "$selftest" ]; then
+  as_user_for 300 srun --mpi=pmix --ntasks=4 --nodes=2 "$selftest" --folder .
+  seen=$(grep -h -e '^MPI ' -e '^ranks ' -e ' passed, ' "$work/out" | paste -s -d ';' | sed 's/;/; /g')
+  self_tested() { [ "$status" -eq 0 ] && grep -q 'passed, 0 failed' "$work/out"; }
+  shows "$tested" self_tested
+else
+  omits "$tested" '`sh tests/run.sh mpis openmpi-4` builds it'
+fi
+
 # ---- jobs
 
 near() {  # 1e-6, relative: rounding errors of other grids
