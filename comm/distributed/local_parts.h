@@ -2,11 +2,15 @@
 // Code that the distributed functions of layers share. Not installed.
 
 #include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "comm/distributed/grid.h"
 #include "comm/halos/exchange.h"
 #include "comm/halos/window_plan.h"
+#include "framework/engine/tape.h"
 #include "ops/extents.h"
 
 namespace mpigrad::spatial {
@@ -57,5 +61,32 @@ int halo_dimension(const Layout& layout);
 bool is_stored(const Tensor& x, const Tensor& w);
 // w, a parameter used with x's local part, replicated over the axes along which x varies; a w stored in parts is gathered.
 Tensor replicated_for(const Tensor& x, const Tensor& w);
+
+// The grid of weights of which each rank stores some rows (nn::BuildOptions::sharded_weights): all ranks in one line. It knows in
+// which order a training step gathers them, so that a weight is on its way while the layer before computes.
+class StoredWeights final : public Grid {
+ public:
+  explicit StoredWeights(const Communicator& world) : Grid(world, {"rank"}, {world.size()}) {}
+
+  // Starts to gather the weight that came after w in the first step, if it still exists. To be called when w is gathered under
+  // that tape. Collective.
+  void begin_next(const Tensor& w, Tape& tape) const;
+  // The memory in which all rows of w arrive if begin_next() has begun to gather it under that tape; else no tensor.
+  Tensor begun(const Tensor& w, Tape& tape) const;
+
+ private:
+  struct Weight {
+    std::uint64_t id = 0;
+    TensorType rows;  // this rank's
+    std::weak_ptr<Storage> storage;
+    std::int64_t offset = 0;
+    Shape whole;
+    std::vector<std::int64_t> counts;  // elements of each rank
+  };
+  static Weight describe(const Tensor& w);
+
+  mutable std::unordered_map<std::uint64_t, Weight> after_;  // by the number of the weight before
+  mutable std::uint64_t last_ = 0, step_ = 0;
+};
 
 }  // namespace mpigrad::spatial

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/distributed/grid.h"
+#include "comm/distributed/local_parts.h"
 #include "comm/distributed/redistribute.h"
 #include "framework/base/fnv.h"
 #include "framework/base/joined.h"
@@ -151,8 +152,7 @@ void Module::create(const std::vector<Tensor>& inputs, const BuildOptions& optio
     state_->grid = std::dynamic_pointer_cast<const Grid>(input.layout()->grid);
     state_->same = replicated_layout(state_->grid, Shape{});
     if (options.sharded_weights && state_->grid->ranks() > 1)
-      state_->storage = std::make_shared<Grid>(state_->grid->world(), std::vector<std::string>{"rank"},
-                                               std::vector<int>{state_->grid->ranks()});
+      state_->storage = std::make_shared<spatial::StoredWeights>(state_->grid->world());
   }
   if (options.pipeline) {
     require(options.grids.empty() && !options.sharded_weights,

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/distributed/same_parameters.h"
+#include "comm/transport/forwarding.h"
 #include "framework/optim/optimizer.h"
 #include "models/nn/describe.h"
 #include "models/nn/whole_copy.h"
@@ -272,6 +273,57 @@ TEST_CASE("layer grids: what weights in parts take, and what they send") {
   CHECK(traffic.scattered == weights * (ranks - 1));
   CHECK(traffic.messages == 0);
   CHECK(traffic.other == 0);
+}
+
+TEST_CASE("layer grids: from the second step on a weight in parts is gathered while the layer before computes") {
+  const auto log = std::make_shared<std::vector<DryRecord>>();
+  const UseDevice dry(DeviceKind::dry);
+  const auto grid = make_grid(Communicator(dry_world(0, 2, log)), {.sample = 2});
+  CosmoFlow net({.filters = 4});
+  const auto layout = activation_layout(grid, {2, 16, 16, 16, 4});
+  net.build(layout, {.device = DeviceKind::dry, .sharded_weights = true});
+  const auto x = constant(Tensor({layout->box().extents(), DType::float32}).with_layout(layout));
+  for (int step = 0; step < 3; ++step) {
+    log->clear();
+    Tape tape(net);
+    (void)tape.gradient(sum(net(x)));
+    const auto gathers = [&](bool started) {
+      return std::count_if(log->begin(), log->end(),
+                           [&](const auto& call) { return call.kind == CollectiveKind::allgather && call.started == started; });
+    };
+    constexpr int weights = 10;
+    CHECK(gathers(false) == (step == 0 ? weights : 1));
+    CHECK(gathers(true) == (step == 0 ? 0 : weights - 1));
+  }
+}
+
+TEST_CASE("layer grids: weights in parts on ranks that share no memory, gathered while the layer before computes") {
+  class Apart final : public ForwardingTransport {
+   public:
+    explicit Apart(const std::shared_ptr<Transport>& inner) : ForwardingTransport(alone(*inner), inner) {}
+
+   protected:
+    std::shared_ptr<Transport> wrap(std::shared_ptr<Transport> made) const override { return std::make_shared<Apart>(made); }
+
+   private:
+    static Place alone(const Transport& ranks) {
+      auto place = place_of(ranks);
+      place.node_rank = 0, place.node_size = 1;
+      return place;
+    }
+  };
+  for (const auto& [name, grid] : {std::pair{"CosmoFlow with batch norm", GridExtents{.sample = 2, .depth = 2}},
+                                   {"U-Net of strides and instance norm", {.sample = 2}}}) {
+    const auto& network = network_named(name);
+    const auto expected = trained_on_one(network, adam, 4, 0.5);
+    check_on_ranks(ranks_of(grid), name, [&, grid = grid](const Communicator& comm) {
+      const Arrangement parts{network.name, grid, {}, filters, true};
+      auto mine = training_of(parts, Communicator(std::make_shared<Apart>(comm.shared_transport())), network);
+      const auto optimizer = adam(*mine.net);
+      mine.train(*optimizer, 0, 4, 0.5);
+      require_trained(network.name, everything_of(*mine.net, optimizer.get()), expected);
+    });
+  }
 }
 
 TEST_CASE("layer grids: checkpoints, copies and comparisons of parts") {
