@@ -33,8 +33,8 @@ struct VggClassifier : nn::Sequential {
 };
 
 // A regressor of parameters of lattices: convolutions 9 x 9 and 7 x 7 with ReLU, each followed by means over 4 x 4, the mean over
-// the remaining image, a linear layer. Published are 64 filters, the kernels and average pools; the windows of the pools and the
-// end are ours.
+// the remaining image, a linear layer. Kernels, 64 filters and average pools follow a publication that is not in our hands; the
+// windows of the pools and the end are ours.
 struct LatticeRegressor : nn::Sequential {
   explicit LatticeRegressor(const ClassifierOptions& o) {
     const PoolAttributes four{.kernel = {1, 4, 4}, .stride = {1, 4, 4}};

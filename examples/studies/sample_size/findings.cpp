@@ -48,7 +48,7 @@ std::string gain_in_words(const Finding& f, const SizeResult& small, const SizeR
   if (f.lower) words += fmt::format(": lower by a factor {}", text(f.gain));
   else if (f.gain.wide.high < 1) words += fmt::format(": higher, the factor is {}", text(f.gain));
   else words += fmt::format(": no difference that can be told, a factor {}", text(f.gain));
-  return words + fmt::format("; published, from {}^3 to {}^3: a factor {:.0f}.", published.from, published.to, published.factor);
+  return words + fmt::format("; published, from {}^3 to {}^3: an order of magnitude.", published.from, published.to);
 }
 
 std::string floor_in_words(const Finding& f, const SizeResult& large, const View& of_large) {

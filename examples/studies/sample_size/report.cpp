@@ -141,7 +141,8 @@ std::string table(const Results& results) {
       "P(k): ridge regression on power spectra and one-point numbers of the same cubes. Boxes of {}^3 cells of {} Mpc/h.\n"
       "In brackets 2.5th to 97.5th percentile, universes drawn anew; spread: standard deviation between trainings.\n"
       "Training: the errors of one cube of the universes that the network, or the regression, was fitted to.\n"
-      "Published (arXiv:2007.12856), of other data: a factor {} from {}^3 to {}^3; that slope from the smallest cubes on.\n",
+      "Published (arXiv:2007.12856), of other data: an order of magnitude, taken as a factor {} of MSE, from {}^3 to {}^3; that "
+      "slope from the smallest cubes on.\n",
       results.box, results.cell, published.factor, published.from, published.to);
   constexpr auto row = "{:<8} {:>5} {:>5}  {:<24} {:>6} {:>6}  {:>7} {:>6}  {:<24} {:<24} {:>8} {:>6} {:>9}\n";
   const auto cell = [](const Score& s) { return fmt::format("{:.4f} [{:.4f}, {:.4f}]", s.error, s.wide.low, s.wide.high); };

@@ -36,7 +36,8 @@ SizeResult evaluate(std::int64_t size, std::int64_t box, double cell, std::span<
                     const std::vector<CubePrediction>& regression, std::uint64_t seed);
 
 // The claim of Oyama et al. 2020 ("The Case for Strong Scaling in Deep Learning: Training Large 3D CNNs with Hybrid Parallelism",
-// arXiv:2007.12856) about CosmoFlow: an order of magnitude in the mean squared error.
+// arXiv:2007.12856) about CosmoFlow: an order of magnitude in the accuracy of predictions, taken as one of the mean squared
+// error.
 struct Claim {
   std::int64_t from = 128, to = 512;  // cells per side
   double factor = 10;

@@ -84,14 +84,15 @@ DocumentFigure strong(int number, Convolutions convolutions) {
   if (seven) speedups.insert(speedups.end(), {printed, total_printed});
   figure.panels = {grids, of_speedups(std::move(speedups))};
   figure.notes = {
-      "AlexNet of 60,965,224 weights, batches of 2,048 of 1.2 million images, alpha = 2 us, 1/beta = 6 GiB/s (Table 1). "
+      "AlexNet of 60,965,224 weights, batches of 2,048 of 1.2 million images, alpha = 2 us, 1/beta = 6 GB/s of 2^30 "
+      "bytes (Table 1). "
       "Seconds of computing are those that we read from Figure 7, within a few percent."};
-  if (seven) figure.notes.push_back("Grids are the published ones; communication speed-ups are 4 to 8 % above the printed ones.");
+  if (seven) figure.notes.push_back("Grids are the published ones; communication speed-ups are 5 to 8 % above the printed ones.");
   else
     figure.notes.push_back(
-        "Figure 6 does not follow from Equation 8 with AlexNet's real activations, of which two layers have 13 x 13 x 384: it "
-        "follows only if one of them is left out and a gigabyte has 2^30 bytes. Both are calculated here; the equation is "
-        "unchanged. The numbers that the paper prints in this figure are not in our hands.");
+        "Figure 6 does not follow from Equation 8 with AlexNet's real activations, of which two layers have 13 x 13 x 384. It "
+        "is said to follow with one, which cannot be checked, because the numbers that the paper prints in this figure are not "
+        "in our hands. Both are calculated here; the equation is unchanged.");
   return figure;
 }
 

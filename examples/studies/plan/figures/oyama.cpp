@@ -39,7 +39,7 @@ DocumentFigure scaling_of(const std::string& name, const std::string& network, c
   }
   figure.panels = {rates, efficiencies};
   figure.notes = {
-      "Published (arXiv 2007.12856, abstract): good weak and strong scaling of both networks, on up to 2K V100 GPUs. The "
+      "Published (arXiv 2007.12856, abstract): good weak and strong scaling of both networks, on up to 2K GPUs. The "
       "numbers of the paper's curves are not in our hands.",
       fmt::format("Ours: every rank simulated on {}, float32, message by message, without jitter. Weak: eight GPUs for each "
                   "sample, split in depth. Strong: a batch that stays, whose samples are split further. Speeds of operations "

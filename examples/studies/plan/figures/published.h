@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 namespace mpigrad::plan::published {
 
@@ -23,10 +24,13 @@ inline constexpr std::array<Best, 4> figure_7{
     {{8, 4, 2, 1.1, 2.5, 279}, {32, 8, 4, 1.3, 3.9, 87}, {128, 16, 8, 1.9, 6.4, 36}, {512, 32, 16, 2.5, 9.7, 22.5}}};
 }  // namespace gholami
 
-// Kahira et al. (2021), seconds, and the constants of ABCI in the authors' programs.
+// Kahira et al. (2021), seconds, and the constants of ABCI in the authors' programs: technical report, logs and layers of
+// github.com/TruongThaoNguyen/paraDL-analysis.
 namespace paradl {
 inline constexpr std::int64_t samples = 1'280'000;
 inline constexpr double weight_bytes = 90'936'064, sample_seconds = 3.1195e-3;  // of ResNet-50
+inline constexpr double vgg16_sample_seconds = 8.245589e-3;                     // model/VGG_ImageNet_profall.net_sc
+inline constexpr double halo_latency = 3.00011e-3, halo_bandwidth = 16e9;       // through the hosts' memory
 struct DataParallel {
   std::int64_t ranks, batch;
   double latency, bandwidth, communication;  // of an epoch
@@ -36,12 +40,19 @@ inline constexpr std::array<DataParallel, 4> data_parallel{{{2, 128, 9e-6, 50e9,
                                                             {64, 4096, 30.31e-6, 12.5e9, 5.67828639504},
                                                             {1024, 65536, 30.98e-6, 12.5e9, 1.5584128296}}};
 inline constexpr double filter_two_ranks = 1423.6449216;  // filter and channel parallelism, 64 samples, of an epoch
+// Table VIII.
 struct Epoch {
   const char* network;
   std::int64_t ranks;
   const char* strategy;
   double measured, projected;
 };
+// Samples of a step: of each node of four GPUs, or of all ranks with filter and channel parallelism.
+inline constexpr std::int64_t batch_of(const Epoch& row) {
+  const std::string_view network = row.network, strategy = row.strategy;
+  const std::int64_t each = network == "VGG-16" ? 32 : strategy == "data+spatial" ? 256 : 64;
+  return strategy.starts_with("data+") ? each * row.ranks / 4 : each;
+}
 inline constexpr std::array<Epoch, 20> epochs{
     {{"ResNet-50", 32, "data+spatial", 481, 335}, {"ResNet-50", 32, "data+filter", 763, 672},
      {"ResNet-50", 32, "filter", 9970, 13912},    {"ResNet-50", 32, "channel", 17567, 13912},
@@ -53,6 +64,7 @@ inline constexpr std::array<Epoch, 20> epochs{
      {"VGG-16", 64, "data+spatial", 5691, 3046},  {"VGG-16", 64, "data+filter", 1156, 1287},
      {"VGG-16", 64, "filter", 102443, 34097},     {"VGG-16", 64, "channel", 110213, 34097},
      {"VGG-16", 256, "data+spatial", 1533, 761},  {"VGG-16", 256, "data+filter", 313, 332}}};
+// Table IX.
 struct CosmoFlow {
   std::int64_t extent, ranks;
   double measured, projected;  // of an iteration
