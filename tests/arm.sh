@@ -109,7 +109,7 @@ of_folder() {
 }
 # shellcheck disable=SC2016  # expanded there
 for part in ops comm models framework examples others; do printf '%s %s\n' "$part" "$(of_folder "$part")"; done |
-  MPIGRAD_TEST_RUN=$work xargs -P "$(nproc)" -L 1 sh -c '
+  MPIGRAD_TEST_RUN=$work xargs -P "$(env -u OMP_NUM_THREADS nproc)" -L 1 sh -c '
     cd "$0" && mkdir "$3" && cd "$3" && timeout -k 5 2400 qemu-aarch64 "$1" "$4" "--test-case-exclude=$2" >out 2>&1 </dev/null
     echo "$?" >status' "$work" "$folder/tests/unit" "$not_here"
 for part in ops comm models framework examples others; do
