@@ -115,8 +115,8 @@ refused() { [ "$status" -eq 2 ] && [ "$(grep -c '^\[launch\]' "$work/err")" -eq 
 tested='`mpigrad-selftest`, built with Open MPI, by `srun --mpi=pmix` on two nodes' selftest=$build/mpis/with-tools-openmpi-4/examples/mpigrad-selftest
 if [ -x "$selftest" ]; then
   as_user_for 300 srun --mpi=pmix --ntasks=4 --nodes=2 "$selftest" --folder .
-  seen=$(grep -h -e '^MPI ' -e '^ranks ' -e ' passed, ' "$work/out" | paste -s -d ';' | sed 's/;/; /g')
-  self_tested() { [ "$status" -eq 0 ] && grep -q 'passed, 0 failed' "$work/out"; }
+  seen=$(grep -ah -e '^MPI ' -e '^ranks ' -e ' passed, ' "$work/out" | paste -s -d ';' | sed 's/;/; /g')
+  self_tested() { [ "$status" -eq 0 ] && grep -aq 'passed, 0 failed' "$work/out"; }
   shows "$tested" self_tested
 else
   omits "$tested" '`sh tests/run.sh mpis openmpi-4` builds it'
