@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <algorithm>
 
 #include <chrono>
 #include <csignal>
@@ -82,8 +83,7 @@ std::string mpi_library_version() {
   std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
   int length = 0;
   if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) length = 0;
-  text.resize(static_cast<std::size_t>(length));
-  return text;
+  return text.substr(0, std::min(static_cast<std::size_t>(length), text.find('\0')));  // Open MPI counts the zero at the end
 }
 
 std::shared_ptr<Transport> mpi_world(int* argc, char*** argv) {

@@ -39,8 +39,8 @@ std::string mpi_version() {
   if (initialised == 0) return "not used";
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   MPI_Get_library_version(text, &length);
-  const std::string version(text, static_cast<std::size_t>(length));
-  std::string line;  // MPICH's has a line for each option of its build
+  const std::string version(text);  // Open MPI counts the zero at the end
+  std::string line;                 // MPICH's has a line for each option of its build
   for (const char c : version.substr(0, version.find("\n", version.find('\n') + 1))) line += c == '\n' || c == '\t' ? ' ' : c;
   return line;
 #else
