@@ -22,7 +22,7 @@ constexpr std::size_t tolerated_part = 256, tolerated_bytes = 16 << 20;
 // The size of large pages of the system.
 constexpr std::size_t large_page = 2 << 20;
 
-// A block of malloc, aligned here: aligned_alloc() does not keep small blocks for the next call, and takes a fifth of a call with
+// A block of malloc, aligned here: aligned_alloc() does not keep small blocks for the next call, and takes a third of a call with
 // tiny tensors. The address for free() is in front of the block.
 std::byte* plain(std::size_t bytes) {
   constexpr std::size_t alignment = 64, room = alignment + sizeof(void*);

@@ -5,6 +5,7 @@
 
 #include "comm/collectives/collectives.h"
 #include "models/trainer/options.h"
+#include "models/trainer/run.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
 #include "ops/random/random.h"
@@ -23,11 +24,8 @@ CosmoFlowTraining::CosmoFlowTraining(const Session& session, const std::string& 
   const auto layout = activation_layout(grid, {1, width, width, width, 4});
   const auto target_layout = split_layout(grid, {1, 4}, {0, -1, -1, -1});
   trainer::Options options;
-  options.precision = precision, options.grid_of = layers;
-  nn::BuildOptions build{.seed = 1, .compute = trainer::compute_of(options), .split = trainer::split_of(extents)};
-  for (const auto& own : trainer::layer_grids(options, session.ranks()))
-    build.grids.push_back({own.layers, session.grid(own.grid), own.split});
-  net_.build(layout, build);
+  options.seed = 1, options.precision = precision, options.grid = extents, options.grid_of = layers;
+  trainer::build(net_, layout, layout->global, options);
   adam_ = std::make_unique<Adam>(net_, AdamAttributes{.learning_rate = 1e-4});
   const Philox random{1, 2};
   x_ = constant(random_normal(layout->global, random, 0, 1, DType::float32, layout));
