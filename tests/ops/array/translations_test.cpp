@@ -83,6 +83,9 @@ TEST_CASE("translations: every row of the page for those who come from PyTorch, 
     std::string failed;
     const auto rows = page.rows();
     for (const auto& row : rows) {
+#ifdef MPIGRAD_WITHOUT_FFTW
+      if (row.code.find("fft(") != std::string::npos) continue;
+#endif
       try {
         row.run();
       } catch (const std::exception& error) {
