@@ -292,8 +292,8 @@ UNetFloor::UNetFloor(UNet3d& net, const Shape& input) {
     else if (op == "max_pool") step_->pool(in[0], out[0]);
     else if (op == "concatenate") step_->join(in[0], in[1]);
     else
-      require(op == "add" || out[0].rank() < 5, "[bench] the floor of the U-Net does not know {} of {} with {} elements", op,
-              out[0], out[0].elements());
+      require(op == "add" || op == "bias_activation" || out[0].rank() < 5,
+              "[bench] the floor of the U-Net does not know {} of {} with {} elements", op, out[0], out[0].elements());
   }
   step_->finish();
 }
