@@ -24,7 +24,7 @@ bool openmp_waits_long();
 // For the first line of main(): where openmp_waits_long(), starts the program once more, as the same process, with
 // GOMP_SPINCOUNT=3000, since OpenMP reads the variable when a program is loaded. On a machine that other programs use, a small
 // network then trains several times as fast; on an idle one the same number of samples per second
-// (tests/bench/results/steps-2026-11-26.md). Does nothing if the program cannot be started again.
+// (tests/bench/results/steps.md). Does nothing if the program cannot be started again.
 void restart_with_short_waits(char** argv);
 
 }  // namespace mpigrad
