@@ -92,8 +92,8 @@ Places::Places(const PlaceOptions& o)
   if (launcher_.empty() && under_slurm())
     launcher_ = elastic::srun_of_this_mpi() +
                 " --exact --nodes={nodes} --ntasks={ranks} --cpus-per-task={threads} --nodelist={hosts} --kill-on-bad-exit=1";
-  else if (launcher_.empty() && !here) launcher_ = "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
-  else if (launcher_.empty() && ranks_ > 1) launcher_ = "mpiexec -n {ranks}";
+  else if (launcher_.empty() && !here) launcher_ = elastic::mpiexec_of_this_mpi(true);
+  else if (launcher_.empty() && ranks_ > 1) launcher_ = elastic::mpiexec_of_this_mpi(false);
   constexpr double limit = 10;
   elastic::require_known_hosts(hosts_, o.launcher, elastic::default_probe(), limit);
   if (const auto words = launcher(0); !words.empty()) elastic::require_program(words[0]);

@@ -131,7 +131,7 @@ int speed(const SpeedOptions& options) {
   if (o.name.find('/') != std::string::npos) throw UsageError(fmt::format("--name is a part of files' names, not '{}'", o.name));
   const bool here = o.launcher.empty() && !under_slurm();
   if (o.launcher.empty())
-    o.launcher = here ? "mpiexec -n {ranks}"
+    o.launcher = here ? elastic::mpiexec_of_this_mpi(false)
                       : elastic::srun_of_this_mpi() + " --ntasks={ranks} --cpus-per-task={threads} --kill-on-bad-exit=1";
   SpeedStudy study{.name = o.name, .mode = o.mode, .command = joined(o.command, " "), .repeats = o.repeats, .threads = o.threads};
   study.grids = grids_of(o, batch_of(o.command));

@@ -89,6 +89,25 @@ bool has_program(const std::string& name) {
 
 }  // namespace
 
+std::string mpiexec_of_this_mpi(bool on_hosts) {
+  return mpiexec_for(mpi_library(), output_of("mpiexec --version 2>&1"), on_hosts,
+                     [](const char* name) { return has_program(name); });
+}
+
+std::string mpiexec_for(std::string_view library, std::string_view version, bool on_hosts,
+                        const std::function<bool(const char*)>& has) {
+  const bool open = library == "Open MPI";
+  const auto says = [&](std::string_view words) { return version.find(words) != std::string_view::npos; };
+  std::string program = "mpiexec";
+  // Debian's names.
+  const char* own = open ? "mpiexec.openmpi" : "mpiexec.mpich";
+  if ((says("OpenRTE") || says("Open MPI") || says("PRRTE")) != open && !library.empty() && has(own)) program = own;
+  program += " -n {ranks}";
+  if (open) program += " --oversubscribe --bind-to none";  // as MPICH's does
+  if (on_hosts) program += open ? " --map-by ppr:{ranks_per_host}:node --host {hosts}" : " -ppn {ranks_per_host} -hosts {hosts}";
+  return program;
+}
+
 void require_program(const std::string& name) {
   if (!has_program(name)) throw UsageError(fmt::format("there is no program {}", name));
 }

@@ -2,8 +2,10 @@
 // Helpers for programs that start other programs: their words, the hosts, the last line of their output.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mpigrad::elastic {
@@ -17,6 +19,12 @@ std::vector<std::string> allocated_hosts();  // Slurm's
 std::string srun_of_this_mpi();
 // `type`: "pmi2", ... or empty; `list`: what `srun --mpi=list` prints; empty: not known.
 std::string srun_with_type(const std::string& type, const std::string& list);
+// The mpiexec of the MPI library of this build, {ranks} at a time, where several MPIs are installed; `on_hosts`: with
+// {ranks_per_host} on each of {hosts}. Asks `mpiexec --version`.
+std::string mpiexec_of_this_mpi(bool on_hosts);
+// `version`: what `mpiexec --version` prints; `library`: as mpi_library() says; `has`: is there a program of that name?
+std::string mpiexec_for(std::string_view library, std::string_view version, bool on_hosts,
+                        const std::function<bool(const char*)>& has);
 std::string host_name();
 int cores_here();  // that this process may use
 

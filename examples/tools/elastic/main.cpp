@@ -67,7 +67,7 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option(
          "--launcher", o.launcher,
          "command that starts ranks, with {ranks}, {hosts} (separated by commas), {nodes} and {ranks_per_host}; default: srun "
-         "under Slurm, else mpiexec")
+         "under Slurm, else the mpiexec of this build's MPI")
       ->group("Ranks");
   app.add_flag("--watch-ranks", o.watch_ranks,
                "start each rank under `elastic rank --`, whose line tells which rank has died, where and how; always on "
@@ -137,7 +137,7 @@ void complete(Options& o) {
     // --overlap: Slurm never ends a step whose node has died, and the next step would wait for its cores.
     o.launcher = under_slurm()
                      ? srun_of_this_mpi() + " --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --overlap --kill-on-bad-exit=1"
-                     : "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}";
+                     : mpiexec_of_this_mpi(true);
 }
 
 // Time of the newest checkpoint. Checkpoints are replaced: a later time means that training has progressed.

@@ -93,6 +93,19 @@ TEST_CASE("elastic: srun gets the type that the MPI library needs, and a type th
   CHECK_THROWS_AS(srun_with_type("pmix", list), Error);
 }
 
+TEST_CASE("elastic: ranks start by the mpiexec of their own MPI where several are installed") {
+  const auto debian = [](const char*) { return true; };
+  const auto none = [](const char*) { return false; };
+  const auto *hydra = "HYDRA build details:", *open = "mpiexec (OpenRTE) 4.1.4";
+  CHECK(mpiexec_for("MPICH", hydra, false, debian) == "mpiexec -n {ranks}");
+  CHECK(mpiexec_for("MPICH", open, false, debian) == "mpiexec.mpich -n {ranks}");
+  CHECK(mpiexec_for("MPICH", open, true, none) == "mpiexec -n {ranks} -ppn {ranks_per_host} -hosts {hosts}");
+  CHECK(mpiexec_for("Open MPI", hydra, false, debian) == "mpiexec.openmpi -n {ranks} --oversubscribe --bind-to none");
+  CHECK(mpiexec_for("Open MPI", "mpiexec (Open MPI) 5.0.11", true, debian) ==
+        "mpiexec -n {ranks} --oversubscribe --bind-to none --map-by ppr:{ranks_per_host}:node --host {hosts}");
+  CHECK(mpiexec_for("", open, false, debian) == "mpiexec -n {ranks}");
+}
+
 TEST_CASE("elastic: hosts on which ranks die more often than is forgiven go") {
   Hosts hosts({"a", "b"}, 2, 1);
   CHECK(hosts.accuse("a").empty());

@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "examples/studies/plan/planner/formulas/oracle.h"
 #include "examples/studies/plan/planner/layers.h"
 
 namespace mpigrad::planner {
@@ -66,6 +68,44 @@ inline std::vector<Layer> paradl_vgg16() {
   for (const auto& [in, out] : {std::pair{25088, 4096}, std::pair{4096, 4096}, std::pair{4096, 1000}})
     layers.push_back(linear(in, out));
   return layers;
+}
+
+// CosmoFlow at 512^3 on ABCI: extents and seconds of a sample as the authors list them (log/ranking_log/cosmoflow.log). They give
+// sums; here a third is forward, as in kahira_cosmoflow_times.toml.
+struct CosmoFlow512 {
+  std::vector<Layer> layers;
+  std::vector<LayerTime> times;
+};
+inline CosmoFlow512 paradl_cosmoflow_512() {
+  struct Row {
+    const char* kind;
+    std::int64_t in, channels, out, filters, kernel;
+    double seconds;
+  };
+  static constexpr Row rows[] = {
+      {"conv", 512, 4, 510, 16, 3, 0.967359508429},           {"activation", 510, 16, 510, 16, 1, 0.00447851623429},
+      {"avg_pool", 510, 16, 255, 16, 2, 0.0716562597486},     {"conv", 255, 16, 253, 32, 3, 0.9447761751},
+      {"activation", 253, 32, 253, 32, 1, 0.00109349092652},  {"avg_pool", 253, 32, 126, 32, 2, 0.0345784260354},
+      {"conv", 126, 32, 62, 64, 3, 0.0556164005289},          {"activation", 62, 64, 62, 64, 1, 3.21853832111e-05},
+      {"avg_pool", 62, 64, 31, 64, 2, 0.00205986452551},      {"conv", 31, 64, 29, 128, 3, 0.0227659506853},
+      {"activation", 29, 128, 29, 128, 1, 6.58730246665e-06}, {"avg_pool", 29, 128, 14, 128, 2, 0.000758922930819},
+      {"conv", 14, 128, 13, 256, 2, 0.002430821297},          {"activation", 13, 256, 13, 256, 1, 1.18678941484e-06},
+      {"avg_pool", 13, 256, 6, 256, 2, 0.00023896115606},     {"conv", 6, 256, 5, 256, 2, 0.00027712856293},
+      {"activation", 5, 256, 5, 256, 1, 6.75232939712e-08},   {"avg_pool", 5, 256, 2, 256, 2, 8.85041318739e-06},
+      {"conv", 2, 256, 1, 128, 2, 1.38287706053e-06},         {"activation", 1, 128, 1, 128, 1, 2.70093175885e-10},
+      {"linear", 1, 128, 1, 2048, 1, 8.29726236318e-07},      {"activation", 1, 2048, 1, 2048, 1, 4.32149081416e-09},
+      {"linear", 1, 2048, 1, 256, 1, 1.65945247264e-06},      {"activation", 1, 256, 1, 256, 1, 5.40186351769e-10},
+      {"linear", 1, 256, 1, 4, 1, 3.24111811062e-09}};
+  CosmoFlow512 network;
+  for (const auto& row : rows) {
+    const bool product = std::string_view(row.kind) == "conv" || std::string_view(row.kind) == "linear";
+    const auto weights = product ? row.kernel * row.kernel * row.kernel * row.channels * row.filters : 0;
+    network.layers.push_back(layer(row.kind, {row.in, row.in, row.in, row.channels}, {row.out, row.out, row.out, row.filters},
+                                   row.kernel, static_cast<double>(weights)));
+    network.layers.back().kernel[0] = row.kernel;
+    network.times.push_back({row.seconds / 3, row.seconds * 2 / 3, 0});
+  }
+  return network;
 }
 
 }  // namespace mpigrad::planner
