@@ -98,9 +98,14 @@ TrainerResult train_epochs(nn::Module& net, Optimizer& optimizer, std::int64_t s
                            const std::function<void(const FitOptions&)>& epochs) {
   const bool writes = world.rank() == 0 && !o.folder.empty();
   const auto first_step = steps_before(optimizer, o.fit, steps);
-  std::optional<TrainingLog> log;
+  // All ranks note signals before the table of epochs tells others that the training has begun.
+  std::optional<NotedSignals> signals;
+  if (o.notes_signals && !o.folder.empty()) signals.emplace();
   together(world, [&] {
     if (writes) make_folder(o.folder);
+  });
+  std::optional<TrainingLog> log;
+  together(world, [&] {
     log.emplace(TrainingLogOptions{.folder = writes ? o.folder : std::filesystem::path(),
                                    .values = o.values,
                                    .first_epoch = o.fit.first_epoch,

@@ -35,7 +35,6 @@ Checkpoints::Checkpoints(nn::Module& net, Optimizer& optimizer, const Communicat
       require_replaceable(o_.folder / newest_checkpoint);
       if (o_.keep_best) require_replaceable(o_.folder / best_weights);
     });
-  if (o_.notes_signals && !o_.folder.empty()) signals_.emplace();
   require(o_.local_steps >= 0 && (o_.local_steps == 0 || !o_.local_folder.empty()),
           "[training] local copies every {} steps need a folder, and a number from 0 on", o_.local_steps);
   if (o_.local_steps > 0) {
@@ -120,13 +119,13 @@ void Checkpoints::write_best(const CheckpointInfo& info) {
 }
 
 Checkpoints::Reason Checkpoints::reason() const {
-  if (signals_ && NotedSignals::noted()) return signal;
+  if (notes_signals_ && NotedSignals::noted()) return signal;
   const auto now = Clock::now();
   const double margin = (slowest_ > 0 ? 1.5 * slowest_ : unknown_seconds) + 3 * longest_step_;
   if (o_.time_limit_minutes > 0 && between(o_.started, now) + margin > 60 * o_.time_limit_minutes) return limit;
   const bool time = o_.checkpoint_minutes > 0 && world_.rank() == 0 && between(saved_, now) > 60 * o_.checkpoint_minutes;
   if (time) return checkpoint;
-  return signals_ && NotedSignals::asked_for_report() ? report : nothing;
+  return notes_signals_ && NotedSignals::asked_for_report() ? report : nothing;
 }
 
 void Checkpoints::note_wanted(std::int64_t all) {

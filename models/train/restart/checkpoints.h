@@ -45,7 +45,7 @@ class Checkpoints {
   using Clock = std::chrono::steady_clock;
   enum Reason : std::int64_t { nothing, report, checkpoint, limit, signal };
 
-  bool asks() const { return signals_ || o_.time_limit_minutes > 0 || o_.checkpoint_minutes > 0; }
+  bool asks() const { return notes_signals_ || o_.time_limit_minutes > 0 || o_.checkpoint_minutes > 0; }
   Reason reason() const;
   // Runs f between the hooks before_checkpoint and after_checkpoint.
   void with_state(const std::function<void()>& f) const;
@@ -67,7 +67,7 @@ class Checkpoints {
   const TrainerOptions& o_;
   TrainerResult& result_;
   DeferredMax requests_;
-  std::optional<NotedSignals> signals_;
+  const bool notes_signals_ = o_.notes_signals && !o_.folder.empty();
   std::function<void()> report_{};
   std::int64_t wanted_ = nothing;
   Clock::time_point saved_ = Clock::now();
