@@ -134,6 +134,7 @@ void StoredWeights::begin_next(const Tensor& w, Tape& tape) const {
   if (w.device() == DeviceKind::cuda || ranks.node_size() == ranks.size() || Tape::replaying() || detail::Arrival::inside())
     return;
   const auto step = Tape::outermost_number();
+  if (std::exchange(expected_, 0) != w.id()) after_.erase(last_);  // also if none was expected: then there is none
   if (last_ != 0 && step_ == step) after_.try_emplace(last_, describe(w));
   last_ = w.id(), step_ = step;
   const auto next = after_.find(w.id());
@@ -141,10 +142,14 @@ void StoredWeights::begin_next(const Tensor& w, Tape& tape) const {
   const auto& weight = next->second;
   const auto storage = weight.storage.lock();
   if (!storage) return void(after_.erase(next));
+  expected_ = weight.id;
   (void)tape.memoised(weight.id, this, [&] {
-    const Tensor rows(weight.rows, storage, weight.offset), whole({weight.whole, weight.rows.dtype}, rows.device());
-    whole.storage()->await(std::make_shared<Arriving>(start_gather(rows, whole, weight.counts)));
-    return whole;
+    const Tensor rows(weight.rows, storage, weight.offset), memory({weight.whole, weight.rows.dtype}, rows.device());
+    // Storage of its own, so that the arrival, which keeps `memory`, does not keep itself: if nothing reads the weight, it is
+    // waited for when the tape ends.
+    const auto arriving = std::make_shared<Storage>(memory.storage(), 0, memory.storage()->bytes());
+    arriving->await(std::make_shared<Arriving>(start_gather(rows, memory, weight.counts)));
+    return Tensor(memory.type(), arriving);
   });
 }
 

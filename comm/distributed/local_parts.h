@@ -85,8 +85,8 @@ class StoredWeights final : public Grid {
   };
   static Weight describe(const Tensor& w);
 
-  mutable std::unordered_map<std::uint64_t, Weight> after_;  // by the number of the weight before
-  mutable std::uint64_t last_ = 0, step_ = 0;
+  mutable std::unordered_map<std::uint64_t, Weight> after_;   // by the number of the weight before
+  mutable std::uint64_t last_ = 0, step_ = 0, expected_ = 0;  // numbers of weights, and of the step
 };
 
 }  // namespace mpigrad::spatial

@@ -297,6 +297,34 @@ TEST_CASE("layer grids: from the second step on a weight in parts is gathered wh
   }
 }
 
+TEST_CASE("layer grids: a weight in parts that was gathered ahead and not used is released") {
+  struct Two final : nn::Module {
+    nn::Linear first{*this, "first", {.out = 64}}, second{*this, "second", {.out = 64}};
+    bool both = true;
+    Tensor operator()(const Tensor& x) override { return both ? second(first(x)) : first(x); }
+  } net;
+  const auto log = std::make_shared<std::vector<DryRecord>>();
+  const UseDevice dry(DeviceKind::dry);
+  const auto layout = split_layout(make_grid(Communicator(dry_world(0, 2, log)), {.sample = 2}), {4, 32}, {0, -1, -1, -1});
+  net.build(layout, {.device = DeviceKind::dry, .sharded_weights = true});
+  const auto x = constant(Tensor({layout->box().extents(), DType::float32}).with_layout(layout));
+  const auto started_of_step = [&](bool both) {
+    log->clear();
+    net.both = both;
+    Tape tape(net);
+    (void)tape.gradient(sum(net(x)));
+    return std::count_if(log->begin(), log->end(),
+                         [](const auto& call) { return call.kind == CollectiveKind::allgather && call.started; });
+  };
+  CHECK(started_of_step(true) == 0);
+  CHECK(started_of_step(true) == 1);
+  const auto before = memory_statistics(DeviceKind::dry).current_bytes;
+  for (int step = 0; step < 2; ++step) CHECK(started_of_step(false) == 1 - step);  // the second time the order is forgotten
+  CHECK(memory_statistics(DeviceKind::dry).current_bytes == before);
+  CHECK(started_of_step(true) == 0);
+  CHECK(started_of_step(true) == 1);
+}
+
 TEST_CASE("layer grids: weights in parts on ranks that share no memory, gathered while the layer before computes") {
   class Apart final : public ForwardingTransport {
    public:
