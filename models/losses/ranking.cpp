@@ -1,5 +1,7 @@
 #include "models/losses/ranking.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 
 #include "models/losses/contrastive/batch.h"
@@ -10,6 +12,8 @@
 namespace mpigrad {
 
 namespace {
+
+constexpr std::int64_t most_pairs = 1 << 20;
 
 // The sum over pairs of this rank's positive samples with the negative ones of all ranks, divided by the number of all pairs.
 Tensor loss_of_pairs(const Tensor& s, const Tensor& all, const Tensor& my_labels, const Tensor& all_labels,
@@ -33,7 +37,15 @@ Tensor auc_loss(const Tensor& scores, const Tensor& labels, const Communicator& 
   if (!comm) {
     require(scores.rank() == 2 && scores.dim(1) == 1 && labels.rank() == 1 && labels.dim(0) == scores.dim(0),
             "[auc_loss] each sample has one score, [n, 1], and one label, [n]: {} and {}", scores, labels);
-    return loss_of_pairs(scores, scores, labels, labels, options);
+    // Blocks of rows: a whole set that is scored has too many pairs for one matrix.
+    const auto n = scores.dim(0), rows = std::max<std::int64_t>(1, most_pairs / std::max<std::int64_t>(1, n));
+    auto total =
+        loss_of_pairs(slice(scores, 0, 0, std::min(n, rows)), scores, slice(labels, 0, 0, std::min(n, rows)), labels, options);
+    for (auto row = rows; row < n; row += rows) {
+      const auto end = std::min(n, row + rows);
+      total = total + loss_of_pairs(slice(scores, 0, row, end), scores, slice(labels, 0, row, end), labels, options);
+    }
+    return total;
   }
   const bool integers = labels.dtype() == DType::int64 || labels.dtype() == DType::boolean;
   const auto batch = contrastive::inspect(

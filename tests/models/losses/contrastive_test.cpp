@@ -9,9 +9,12 @@
 #include <fstream>
 
 #include "models/losses/contrastive/pairs.h"
+#include "models/losses/ranking.h"
 #include "ops/elementwise/elementwise.h"
+#include "ops/random/random.h"
 #include "ops/views/views.h"
 #include "tests/models/losses/contrastive_cases.h"
+#include "tests/models/losses/contrastive_formulas.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/ranks.h"
 #include "tests/support/shared_data.h"
@@ -197,4 +200,14 @@ TEST_CASE("contrastive: NT-Xent and its supervised form give optax's values") {
                                   .mean_over_samples = false}));
       }
     });
+}
+
+TEST_CASE("losses: the AUC loss of a set with more pairs than a matrix should have") {
+  const std::int64_t n = 2500;
+  const Tensor scores = random_uniform({n, 1}, {.key = 3}, -1, 1, DType::float64);
+  const Tensor labels = cast(random_uniform({n}, {.key = 4}, 0, 1, DType::float64) < 0.3, DType::int64);
+  formulas::Rows rows;
+  for (const double score : scores.to_vector()) rows.push_back({score});
+  const double expected = formulas::auc(rows, labels.to_vector(), 0.7);
+  CHECK(auc_loss(scores, labels, {}, {.margin = 0.7}).item() == doctest::Approx(expected).epsilon(1e-12));
 }
