@@ -1,7 +1,9 @@
 #pragma once
 // The parts of trainer::run_segmentation() (segmentation.h).
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
@@ -137,8 +139,12 @@ std::string label_gaps(const std::vector<std::int64_t>& labels, const std::strin
 class LabelCount {
  public:
   // `classes` above 0: the number of classes; 0: determined by the labels.
-  // `ignores`: cells of data::ignored_label are of no class.
-  LabelCount(std::int64_t classes, bool ignores) : classes_(classes), ignores_(ignores), found_(most) {}
+  // `ignores`: cells of data::ignored_label are of no class. `named`: classes below this number exist even if no cell is of one.
+  LabelCount(std::int64_t classes, bool ignores, std::int64_t named = 0)
+      : classes_(classes > 0 ? std::max(classes, named) : 0), ignores_(ignores), found_(most) {
+    for (std::int64_t label = 0; label < std::min<std::int64_t>(named, most); ++label)
+      found_[static_cast<std::size_t>(label)] = 1;
+  }
   // For trainer::read_data, which reads values and labels in one pass. Errors, with the sample: a label below 0, not below
   // `classes`, or not below 10,000.
   data::ContentsOptions reading(const data::Source& source, DType dtype);

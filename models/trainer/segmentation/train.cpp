@@ -199,7 +199,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
   warn_of_geometry(world, volumes, trained, true);
   const auto& regions = trained.regions;
-  LabelCount labels(regions.empty() ? problem.outputs : std::max(problem.outputs, classes_of(regions)), ignores);
+  LabelCount labels(problem.outputs, ignores, classes_of(regions));
   auto reading = labels.reading(*volumes.stored, dtype_of(o));
   ValueSummary values_read(*volumes.stored);
   reading.values = [&](std::int64_t sample, const Box& box, const std::byte* values) { values_read.add(sample, box, values); };
