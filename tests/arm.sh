@@ -99,20 +99,24 @@ if [ "$variant" = packages ]; then
   judge 'the self-test passes' succeeds
 fi
 
-# ---- unit: a process for each folder of its sources, as many at a time as there are processors
+# ---- unit: a process for each folder of its sources, as many at a time as there are processors; the longest first
 not_here='comparison:*,adjoint fuzz*'
+parts='networks models ops comm framework examples others'
 of_folder() {
   case $1 in
     others) printf '%s' "--source-file-exclude=*tests/framework/*,*tests/ops/*,*tests/comm/*,*tests/models/*,*tests/examples/*" ;;
+    networks) printf '%s' '--source-file=*tests/models/networks/*,*tests/models/nn/*' ;;
+    models) printf '%s' '--source-file=*tests/models/* --source-file-exclude=*tests/models/networks/*,*tests/models/nn/*' ;;
     *) printf '%s' "--source-file=*tests/$1/*" ;;
   esac
 }
 # shellcheck disable=SC2016  # expanded there
-for part in ops comm models framework examples others; do printf '%s %s\n' "$part" "$(of_folder "$part")"; done |
+for part in $parts; do printf '%s %s\n' "$part" "$(of_folder "$part")"; done |
   MPIGRAD_TEST_RUN=$work xargs -P "$(env -u OMP_NUM_THREADS nproc)" -L 1 sh -c '
-    cd "$0" && mkdir "$3" && cd "$3" && timeout -k 5 2400 qemu-aarch64 "$1" "$4" "--test-case-exclude=$2" >out 2>&1 </dev/null
+    unit=$1 not_here=$2
+    cd "$0" && mkdir "$3" && cd "$3" && shift 3 && timeout -k 5 4800 qemu-aarch64 "$unit" "$@" "--test-case-exclude=$not_here" >out 2>&1 </dev/null
     echo "$?" >status' "$work" "$folder/tests/unit" "$not_here"
-for part in ops comm models framework examples others; do
+for part in $parts; do
   line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$work/$part/out" | tail -n 1)
   printf 'unit, %s: %s\n' "$part" "${line:-ended with status $(cat "$work/$part/status")}"
   grep -e '^failed: ' -e '^skipped: ' "$work/$part/out"

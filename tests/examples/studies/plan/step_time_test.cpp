@@ -264,6 +264,7 @@ TEST_CASE("planner: ops are timed one by one, and each signature once") {
   });
 }
 
+#ifndef MPIGRAD_WITHOUT_FFTW
 TEST_CASE("planner: Fourier transforms have their redistributions, and a time for each number of dimensions") {
   struct Filter : nn::Module {
     nn::Conv3d conv{*this, "conv", {.out = 2, .kernel = 3, .padding = 1, .bias = false}};
@@ -309,6 +310,7 @@ TEST_CASE("planner: Fourier transforms have their redistributions, and a time fo
       if (event.op == "fft") CHECK_FALSE(times.of(event).estimated);
   });
 }
+#endif
 
 TEST_CASE("planner: lines through measured times, some of them outliers") {
   std::vector<std::pair<double, double>> points;
