@@ -1,6 +1,7 @@
 """Checkpoints of other platforms for the tensors of the same networks, on the same disk as checkpoint_study.
 
     python3 platforms.py --out platforms.csv [--platforms torch,dcp,safetensors,tensorflow] [--networks ...] [--rounds 3]
+    python3 platforms.py --out platforms.csv --platforms dcp --processes 2    # which have the same tensors, as in data parallelism
 
 Each platform saves weights and both moments of Adam, as `checkpoint_study` does, loads them, and restarts: a new process imports
 the platform, makes the variables, loads, and takes one step of Adam, whose result is compared bit for bit with that of the
@@ -27,6 +28,10 @@ import subprocess
 import sys
 import time
 
+# Set for the processes that this program starts: a process's place, the number of them, and the file by which they meet.
+OWN = {'DCP_RANK': '0', 'DCP_PROCESSES': '1', 'DCP_STORE': f'/tmp/dcp-{os.getpid()}'}
+RANK, PROCESSES, STORE = (os.environ.get(name, value) for name, value in OWN.items())
+RANK, PROCESSES = int(RANK), int(PROCESSES)
 PLATFORMS = {'torch': 'torch', 'dcp': 'torch', 'safetensors': 'safetensors', 'tensorflow': 'tensorflow'}
 FIELDS = ['network', 'platform', 'way', 'version', 'bytes', 'returns', 'saved', 'load', 'import', 'restart', 'same_bits']
 
@@ -102,7 +107,7 @@ class Torch:
     def __init__(self, shapes):
         import torch
 
-        torch.set_num_threads(2)
+        torch.set_num_threads(2 // PROCESSES or 1)
         self.version, self.torch = torch.__version__, torch
         self.names = list(shapes)
         self.values = [torch.nn.Parameter(torch.from_numpy(numbers(shape, i))) for i, shape in enumerate(shapes.values())]
@@ -129,9 +134,10 @@ class Torch:
 
 
 class Dcp(Torch):
-    """torch.distributed.checkpoint, of one process."""
+    """torch.distributed.checkpoint: each process writes a part."""
 
-    ways = ('DCP', 'DCP, in the background')
+    name = 'DCP' if PROCESSES == 1 else f'DCP, {PROCESSES} processes'
+    ways = (name, f'{name}, in the background')
 
     def __init__(self, shapes):
         super().__init__(shapes)
@@ -139,8 +145,10 @@ class Dcp(Torch):
 
         # async_save needs a process group; one process is enough.
         if not torch.distributed.is_initialized():
-            file = f'/tmp/dcp-{os.getpid()}'
-            torch.distributed.init_process_group('gloo', init_method=f'file://{file}', rank=0, world_size=1)
+            torch.distributed.init_process_group('gloo', init_method=f'file://{STORE}', rank=RANK, world_size=PROCESSES)
+
+    def meet(self):
+        self.torch.distributed.barrier()
 
     def state(self):
         from torch.distributed.checkpoint.state_dict import get_state_dict
@@ -151,7 +159,7 @@ class Dcp(Torch):
     def save(self, folder, way):
         import torch.distributed.checkpoint as dcp
 
-        if way == 'DCP':
+        if way == self.ways[0]:
             dcp.save(self.state(), checkpoint_id=folder)
             return None
         future = dcp.async_save(self.state(), checkpoint_id=folder)
@@ -296,24 +304,30 @@ def restart(network, platform, way, folder):
 def measure(network, platform, rounds, folder):
     state = CLASSES[platform](shapes_of(network))
     state.step(1)
+    first, meet = (RANK == 0, state.meet) if PROCESSES > 1 else (True, lambda: None)
     for way in state.ways:
         lists = {name: [] for name in ('returns', 'saved', 'load', 'import', 'restart')}
         same, size = False, 0
         for _ in range(rounds):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+            if first:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+            meet()
             start = time.perf_counter()
             rest = state.save(folder, way)
             lists['returns'].append(time.perf_counter() - start)
             if rest:
                 rest()
-            size = to_disk(folder)
+            meet()
+            size = to_disk(folder) if first else 0
             lists['saved'].append(time.perf_counter() - start)
+            meet()
             lists['load'].append(timed(lambda way=way: state.load(folder, way))[0])
             if lists['restart']:
                 continue
             command = [sys.executable, __file__, '--restart', network, platform, way, str(folder)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            store = {**os.environ, 'DCP_STORE': f'{STORE}-{network}-{state.ways.index(way)}'}
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=store)
             found = json.loads(done.stdout.strip().splitlines()[-1])
             lists['import'].append(found['import'])
             lists['restart'].append(found['restart'])
@@ -323,7 +337,9 @@ def measure(network, platform, rounds, folder):
         row = {'network': network, 'platform': platform, 'way': way, 'version': state.version, 'bytes': size, 'same_bits': same}
         row.update({name: f'{min(list_):.4f}' for name, list_ in lists.items()})
         yield row
-    shutil.rmtree(folder, ignore_errors=True)
+        meet()
+    if first:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main():
@@ -332,6 +348,7 @@ def main():
     parser.add_argument('--platforms', default=','.join(PLATFORMS))
     parser.add_argument('--networks', default=','.join(NETWORKS))
     parser.add_argument('--rounds', default=3, type=int)
+    parser.add_argument('--processes', default=1, type=int, help='of DCP')
     parser.add_argument('--restart', nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.restart:
@@ -343,8 +360,14 @@ def main():
     for name in arguments.networks.split(','):
         if name not in NETWORKS:
             raise SystemExit(f'--networks: {name} is none of {", ".join(NETWORKS)}')
+    if arguments.processes > 1 and arguments.platforms != 'dcp':
+        raise SystemExit('--processes is for --platforms dcp')
+    if arguments.processes > 1 and PROCESSES == 1:
+        variables = {**os.environ, 'DCP_PROCESSES': str(arguments.processes), 'DCP_STORE': STORE}
+        begin = [subprocess.Popen([sys.executable, *sys.argv], env={**variables, 'DCP_RANK': str(r)}) for r in range(arguments.processes)]
+        return int(any([process.wait() != 0 for process in begin]))
     new = not arguments.out.exists()
-    with open(arguments.out, 'a', newline='', encoding='utf-8') as file:
+    with open(arguments.out if RANK == 0 else os.devnull, 'a', newline='', encoding='utf-8') as file:
         writer = csv.DictWriter(file, FIELDS)
         if new:
             writer.writeheader()
@@ -356,9 +379,11 @@ def main():
                 for row in measure(network, platform, arguments.rounds, arguments.out.with_suffix('.files')):
                     writer.writerow(row)
                     file.flush()
+                    if RANK > 0:
+                        continue
                     print(', '.join(f'{name} {value}' for name, value in row.items()))
     return None
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())
