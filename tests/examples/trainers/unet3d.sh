@@ -196,7 +196,7 @@ assert "http" not in page and "<td>core</td>" in page and "data:image/png;base64
 END
 }
 judge 'regions are scored like classes, and the page has them' regions
-run "$tool" train --filters 4,8 --data "$work/data" --window 8,8,8 --batch 2 --epochs 1 --set labels.regions=ball=1 --quiet --out "$work/one_region"
+run "$tool" train --filters 4,8,16 --data "$work/data" --window 16,16,12 --batch 2 --epochs 1 --set labels.regions=ball=1 --quiet --out "$work/one_region"
 judge 'classes of no region are allowed' succeeds
 
 # ---- two folds as trials of hpo, scored and used together
