@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <utility>
+
 #include "models/networks/classifier.h"
 #include "models/nn/sequential.h"
 
@@ -32,24 +35,22 @@ struct VggClassifier : nn::Sequential {
   }
 };
 
-// A regressor of parameters of lattices: convolutions 9 x 9 and 7 x 7 with ReLU, each followed by means over 4 x 4, the mean over
-// the remaining image, a linear layer. Kernels, 64 filters and average pools follow a publication that is not in our hands; the
-// windows of the pools and the end are ours.
+// A regressor of parameters of lattices: convolutions 9 x 9 and 7 x 7 with batch norm and ReLU, each followed by means over 4 x
+// 4, the mean over the remaining image, a linear layer. Kernels, 64 filters and average pools follow a publication that is not in
+// our hands; batch norm, the windows of the pools and the end are ours.
 struct LatticeRegressor : nn::Sequential {
   explicit LatticeRegressor(const ClassifierOptions& o) {
-    const PoolAttributes four{.kernel = {1, 4, 4}, .stride = {1, 4, 4}};
-    add<nn::Conv3d>("conv1", {.out = o.filters,
-                              .kernel = {1, 9, 9},
-                              .padding = {0, 4, 4},
-                              .activation = Activation::relu,
-                              .start = nn::WeightStart::he_fan_out});
-    add<nn::AvgPool3d>("pool1", four);
-    add<nn::Conv3d>("conv2", {.out = o.filters,
-                              .kernel = {1, 7, 7},
-                              .padding = {0, 3, 3},
-                              .activation = Activation::relu,
-                              .start = nn::WeightStart::he_fan_out});
-    add<nn::AvgPool3d>("pool2", four);
+    auto norm = o.norm;
+    norm.activation = Activation::relu;
+    for (const auto& [name, kernel] : {std::pair{"1", 9}, {"2", 7}}) {
+      add<nn::Conv3d>(std::string("conv") + name, {.out = o.filters,
+                                                   .kernel = {1, kernel, kernel},
+                                                   .padding = {0, kernel / 2, kernel / 2},
+                                                   .bias = false,
+                                                   .start = nn::WeightStart::he_fan_out});
+      add<nn::BatchNorm>(std::string("norm") + name, norm);
+      add<nn::AvgPool3d>(std::string("pool") + name, {.kernel = {1, 4, 4}, .stride = {1, 4, 4}});
+    }
     add<nn::GlobalAvgPool>("mean");
     add<nn::Linear>("linear", {.out = o.outputs, .whole = true});
   }
