@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "models/data/compressed/compressed.h"
 #include "models/data/data.h"
 #include "models/data/sources/memory.h"
 #include "models/data/sources/normalised.h"
@@ -23,6 +24,8 @@ using namespace mpigrad::testing;
 namespace fs = std::filesystem;
 
 namespace {
+
+std::string packed(const char* name) { return std::string(name) + (data::gzip_available() ? ".nii.gz" : ".nii"); }
 
 void write_volume(const fs::path& path, const std::vector<int>& xyz, int factor = 1) {
   std::vector<int> elements;
@@ -97,7 +100,7 @@ TEST_CASE("volumes: a folder of images and labels, as stored and resampled") {
   fs::create_directory(images), fs::create_directory(labels);
   write_volume(images / "a.nii", {4, 6, 2});
   write_volume(images / "b.nii", {5, 3, 4}, 2);
-  write_labels(labels / "a.nii.gz", images / "a.nii"), write_labels(labels / "b.nii", images / "b.nii", 1);
+  write_labels(labels / packed("a"), images / "a.nii"), write_labels(labels / "b.nii", images / "b.nii", 1);
   const data::VolumeFolder source(images, labels);
   CHECK(source.size() == 2);
   CHECK_FALSE(source.sample_type().same_extents);
@@ -215,7 +218,7 @@ TEST_CASE("volumes: channels in files of their own, named as nnU-Net names them"
   fs::create_directory(images), fs::create_directory(labels);
   for (const char* name : {"a", "b_0001"})
     for (int c = 0; c < 3; ++c) write_volume(images / fmt::format("{}_{:04}.nii", name, c), {4, 3, 2}, c + 1);
-  write_labels(labels / "a.nii", images / "a_0000.nii"), write_labels(labels / "b_0001.nii.gz", images / "b_0001_0000.nii");
+  write_labels(labels / "a.nii", images / "a_0000.nii"), write_labels(labels / packed("b_0001"), images / "b_0001_0000.nii");
   write_volume(images / "._a_0000.nii", {1, 1, 1});  // hidden, as archives of other systems have them
   const auto open = [&](const fs::path& of_labels, const data::VolumesOptions& options = {}) {
     return data::VolumeFolder(images, of_labels, options);
