@@ -118,6 +118,9 @@ if [ -x "$selftest" ]; then
   seen=$(grep -ah -e '^MPI ' -e '^ranks ' -e ' passed, ' "$work/out" | paste -s -d ';' | sed 's/;/; /g')
   self_tested() { [ "$status" -eq 0 ] && grep -aq 'passed, 0 failed' "$work/out"; }
   shows "$tested" self_tested
+  as_user_for 60 srun --mpi=none --ntasks=2 --nodes=2 "$selftest" --folder .
+  refused_open() { [ "$status" -eq 2 ] && grep -q '^\[launch\] .*srun --mpi=pmix -n 2' "$work/err"; }
+  shows 'the same by plain `srun`: refused' refused_open
 else
   omits "$tested" '`sh tests/run.sh mpis openmpi-4` builds it'
 fi

@@ -27,7 +27,7 @@ int processes_of_step(const Variables& variable) {
 }
 
 constexpr std::string_view by_mpiexec = "mpiexec", by_mpirun = "mpirun of Open MPI", by_pmi2 = "srun with PMI",
-                           by_pmix = "srun --mpi=pmix";
+                           by_pmix = "srun --mpi=pmix", by_srun = "srun";
 
 }  // namespace
 
@@ -43,7 +43,7 @@ Launcher launcher_of(const Variables& variable) {
     const bool slurm = variable("PMIX_NAMESPACE").value_or("").starts_with("slurm");
     return {slurm ? by_pmix : by_mpiexec, slurm ? processes_of_step(variable) : 1, number("PMIX_RANK")};
   }
-  if (const int processes = processes_of_step(variable); processes > 1) return {"srun", processes, number("SLURM_PROCID")};
+  if (const int processes = processes_of_step(variable); processes > 1) return {by_srun, processes, number("SLURM_PROCID")};
   return {};
 }
 
@@ -72,6 +72,7 @@ std::string_view slurm_mpi_type(std::string_view library_version) {
 
 bool lacks_pmix(const Launcher& launcher, std::string_view library_version) {
   const auto has = [&](std::string_view word) { return library_version.find(word) != std::string_view::npos; };
+  if (launcher.name == by_srun) return has("Open MPI");
   return (launcher.name == by_pmix || launcher.name == by_mpirun) && has("MPICH Version") && !has("pmix");
 }
 

@@ -27,8 +27,9 @@ bool singletons_allowed();
 // size of MPI's world. All of them would do the same work and write the same files. One line, with the command that starts ranks.
 std::string copies_problem(const Launcher& launcher, int ranks);
 
-// True if this launcher speaks PMIx and an MPI library with this text about itself does not: MPICH 4 finds one rank in each
-// process, and MPICH 5 ends the process in MPI_Init, with an error that names no launcher.
+// True if this launcher and an MPI library with this text about itself do not speak to each other. MPICH 4 under PMIx finds one
+// rank in each process; MPICH 5 under PMIx, and Open MPI under plain srun, end the process in MPI_Init with errors that name no
+// launcher that would do.
 bool lacks_pmix(const Launcher& launcher, std::string_view library_version);
 
 // The MPI library's own text about itself, MPI_Get_library_version(); empty without MPI and with two MPI libraries. MPI need not

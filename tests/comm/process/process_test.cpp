@@ -56,6 +56,7 @@ TEST_CASE("process: MPICH without PMIx does not find the ranks of launchers that
   CHECK_FALSE(lacks_pmix({"srun --mpi=pmix", 2, 0}, "MPICH Version:      4.2.0\nMPICH configure:   --with-pmix=/usr"));
   CHECK_FALSE(lacks_pmix({"srun --mpi=pmix", 2, 0}, "MPICH Version:      5.0.2\nMPICH configure:   --with-pmi=pmix"));
   CHECK_FALSE(lacks_pmix({"srun --mpi=pmix", 2, 0}, "MPI VERSION    : CRAY MPICH version 8.1.28.16 (ANL base 3.4a2)"));
+  CHECK(lacks_pmix({"srun", 2, 0}, "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4"));
   CHECK_FALSE(lacks_pmix({"mpirun of Open MPI", 2, 0}, "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4"));
 }
 
