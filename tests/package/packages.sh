@@ -59,11 +59,12 @@ else
   # ---- module files
   lists_paths() {
     succeeds && grep -qx "PATH $work/user/prefix/bin" "$work/out" && grep -q "^LD_LIBRARY_PATH $work/user/prefix/lib" "$work/out" &&
-      grep -q "^PKG_CONFIG_PATH $work/user/prefix/lib.*/pkgconfig$" "$work/out" && grep -qx "CMAKE_PREFIX_PATH $work/user/prefix" "$work/out"
+      grep -q "^PKG_CONFIG_PATH $work/user/prefix/lib.*/pkgconfig$" "$work/out" && grep -qx "CMAKE_PREFIX_PATH $work/user/prefix" "$work/out" &&
+      grep -qx "MPIGRAD $work/user/prefix" "$work/out"
   }
   if have tclsh; then
-    printf 'proc module-whatis args {}\nproc conflict args {}\nproc prepend-path {name path} { puts "$name $path" }\nsource %s\n' \
-      "$built/examples/packaging/$version" >"$work/load.tcl"
+    printf 'proc module-whatis args {}\nproc conflict args {}\nproc prepend-path {name path} { puts "$name $path" }\n%s\nsource %s\n' \
+      'proc setenv {name value} { puts "$name $value" }' "$built/examples/packaging/$version" >"$work/load.tcl"
     run tclsh "$work/load.tcl"
     judge 'the Tcl module file sets the paths' lists_paths
   else
@@ -71,7 +72,7 @@ else
   fi
   lua=$(command -v lua || command -v lua5.4 || command -v lua5.3 || :)
   if [ -n "$lua" ]; then
-    printf 'function none() end help, whatis, conflict = none, none, none\nfunction pathJoin(...) return table.concat({...}, "/") end\n%s\ndofile("%s")\n' \
+    printf 'function none() end help, whatis, conflict = none, none, none\nfunction pathJoin(...) return table.concat({...}, "/") end\n%s\nsetenv = prepend_path\ndofile("%s")\n' \
       'function prepend_path(name, path) print(name .. " " .. path) end' "$built/examples/packaging/$version.lua" >"$work/load.lua"
     run "$lua" "$work/load.lua"
     judge 'the Lua module file sets the paths' lists_paths

@@ -2,9 +2,9 @@
 # In a Slurm batch job: a training that outlives the job. When a limit or a signal has ended it, the job is queued again and
 # resumes from the newest checkpoint. Ranks and nodes that die are left out by `elastic`, whose options come before the program.
 #
-#   exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --launcher 'srun ...' -- "$MPIGRAD/build/examples/cosmoflow" train --out run ...
+#   exec sh "$MPIGRAD/share/mpigrad/jobs/chain.sh" --ranks-per-host 2 -- "$MPIGRAD/bin/cosmoflow" train --out run ...
 #
-#   MPIGRAD             folder of mpigrad, built in build/
+#   MPIGRAD             prefix of an installation, or the folder of mpigrad, built in build/
 #   MPIGRAD_CHAIN_MOST  most jobs of a chain; default: 20
 #   MPIGRAD_RESUBMIT    command that submits the job, for a Slurm that does not requeue jobs; in words of a shell, such as
 #                       sbatch --time=1:00:00 "my jobs/train.sh" --fast
@@ -26,7 +26,9 @@ state() { [ ! -e "$out/state" ] || { ls -i "$out/state" && head -n 1 "$out/state
 before=$(state)
 
 asked=
-"$MPIGRAD/build/examples/elastic" "$@" &
+program=$MPIGRAD/bin/elastic
+[ -x "$program" ] || program=$MPIGRAD/build/examples/elastic
+"$program" "$@" &
 elastic=$!
 for signal in USR1 USR2 TERM INT; do
   # shellcheck disable=SC2064  # expanded now

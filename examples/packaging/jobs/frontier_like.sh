@@ -15,8 +15,10 @@
 set -u
 MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
 export MPIGRAD
+jobs=$MPIGRAD/share/mpigrad/jobs programs=$MPIGRAD/bin
+[ -d "$jobs" ] || jobs=$MPIGRAD/examples/packaging/jobs programs=$MPIGRAD/build/examples
 
-exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 8 \
+exec sh "$jobs/chain.sh" --ranks-per-host 8 \
   --launcher 'srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=7 --threads-per-core=1 --cpu-bind=cores --overlap --kill-on-bad-exit=1' \
-  -- "$MPIGRAD/build/examples/cosmoflow" train --data "$DATA" --grid sample=16,depth=8 --batch 32 --set network.batch_norm --epochs 100 \
+  -- "$programs/cosmoflow" train --data "$DATA" --grid sample=16,depth=8 --batch 32 --set network.batch_norm --epochs 100 \
   --checkpoint-minutes 15 --out run

@@ -15,9 +15,11 @@
 set -u
 MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
 export MPIGRAD
+jobs=$MPIGRAD/share/mpigrad/jobs programs=$MPIGRAD/bin
+[ -d "$jobs" ] || jobs=$MPIGRAD/examples/packaging/jobs programs=$MPIGRAD/build/examples
 
 # All ranks of a node see its four GPUs and take one each in turn, so that NCCL may use NVLink between them.
-exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 4 \
+exec sh "$jobs/chain.sh" --ranks-per-host 4 \
   --launcher 'srun --mpi=pmi2 --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --gres=gpu:4 --cpus-per-task=12 --cpu-bind=cores --overlap --kill-on-bad-exit=1' \
-  -- "$MPIGRAD/build/examples/cosmoflow" train --device cuda --data "$DATA" --grid sample=8,depth=4 --set network.batch_norm --epochs 100 \
+  -- "$programs/cosmoflow" train --device cuda --data "$DATA" --grid sample=8,depth=4 --set network.batch_norm --epochs 100 \
   --precision bfloat16 --set data.store=40 --checkpoint-minutes 15 --out run

@@ -17,10 +17,12 @@
 set -u
 MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
 export MPIGRAD
+jobs=$MPIGRAD/share/mpigrad/jobs programs=$MPIGRAD/bin
+[ -d "$jobs" ] || jobs=$MPIGRAD/examples/packaging/jobs programs=$MPIGRAD/build/examples
 
 # 32 logical cores are 16 physical cores. HDF5 must not lock files on Lustre.
 export HDF5_USE_FILE_LOCKING=FALSE
-exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 4 \
+exec sh "$jobs/chain.sh" --ranks-per-host 4 \
   --launcher 'srun --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --gpus-per-node=4 --gpu-bind=none --cpus-per-task=32 --cpu-bind=cores --overlap --kill-on-bad-exit=1' \
-  -- "$MPIGRAD/build/examples/cosmoflow" train --device cuda --data "$DATA" --grid sample=8,depth=4 --set network.batch_norm --epochs 100 \
+  -- "$programs/cosmoflow" train --device cuda --data "$DATA" --grid sample=8,depth=4 --set network.batch_norm --epochs 100 \
   --precision bfloat16 --set data.store=40 --checkpoint-minutes 15 --out run

@@ -3,10 +3,11 @@
 #
 # Set for your site:
 #   --account, --partition, --qos   as its sbatch asks for them: in a line of #SBATCH or before the script's name
-#   --nodes, --ntasks-per-node, --cpus-per-task   its nodes: also in --ranks-per-host, in the launcher and in --grid, whose product
-#                                   is the number of ranks
-#   module load ...                 the MPICH of the build, if it is a module: before the last command
-#   MPIGRAD, DATA                   folder of mpigrad; samples
+#   --nodes, --ntasks-per-node, --cpus-per-task   its nodes: also in --ranks-per-host and in --grid, whose product is the number of
+#                                   ranks
+#   module load ...                 the MPI of the build, if it is a module: before the last command
+#   MPIGRAD, DATA                   folder of mpigrad, built in build/, or the prefix of an installation, which its module sets;
+#                                   samples
 #SBATCH --job-name=cosmoflow
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=2
@@ -20,9 +21,10 @@
 set -u
 MPIGRAD=${MPIGRAD:-$HOME/mpigrad} DATA=${DATA:-universes}
 export MPIGRAD
+jobs=$MPIGRAD/share/mpigrad/jobs programs=$MPIGRAD/bin
+[ -d "$jobs" ] || jobs=$MPIGRAD/examples/packaging/jobs programs=$MPIGRAD/build/examples
 
-# --mpi must be the type that your MPICH was built for: `srun --mpi=list` lists Slurm's types.
-exec sh "$MPIGRAD/examples/packaging/jobs/chain.sh" --ranks-per-host 2 \
-  --launcher 'srun --mpi=pmi2 --nodes={nodes} --ntasks={ranks} --nodelist={hosts} --cpus-per-task=16 --cpu-bind=cores --overlap --kill-on-bad-exit=1' \
-  -- "$MPIGRAD/build/examples/cosmoflow" train --data "$DATA" --grid sample=2,depth=4 --set network.batch_norm --epochs 100 \
+# srun gets the --mpi that the MPI of the build needs. It does not take the job's --cpus-per-task by itself.
+export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}" SLURM_CPU_BIND=cores
+exec sh "$jobs/chain.sh" --ranks-per-host 2 -- "$programs/cosmoflow" train --data "$DATA" --grid sample=2,depth=4 --set network.batch_norm --epochs 100 \
   --checkpoint-minutes 15 --out run
