@@ -101,11 +101,12 @@ fi
 
 # ---- unit: a process for each folder of its sources, as many at a time as there are processors; the longest first
 not_here='comparison:*,adjoint fuzz*'
-parts='networks models ops comm framework examples others'
+parts='networks layers ops models comm framework examples others'
 of_folder() {
   case $1 in
     others) printf '%s' "--source-file-exclude=*tests/framework/*,*tests/ops/*,*tests/comm/*,*tests/models/*,*tests/examples/*" ;;
-    networks) printf '%s' '--source-file=*tests/models/networks/*,*tests/models/nn/*' ;;
+    networks) printf '%s' '--source-file=*tests/models/networks/*' ;;
+    layers) printf '%s' '--source-file=*tests/models/nn/*' ;;
     models) printf '%s' '--source-file=*tests/models/* --source-file-exclude=*tests/models/networks/*,*tests/models/nn/*' ;;
     *) printf '%s' "--source-file=*tests/$1/*" ;;
   esac
