@@ -134,7 +134,7 @@ void StoredWeights::begin_next(const Tensor& w, Tape& tape) const {
   if (w.device() == DeviceKind::cuda || ranks.node_size() == ranks.size() || Tape::replaying() || detail::Arrival::inside())
     return;
   const auto step = Tape::outermost_number();
-  if (std::exchange(expected_, 0) != w.id()) after_.erase(last_);  // also if none was expected: then there is none
+  if (std::exchange(expected_, 0) != w.id()) after_.erase(last_);  // the order of the first step holds no longer
   if (last_ != 0 && step_ == step) after_.try_emplace(last_, describe(w));
   last_ = w.id(), step_ = step;
   const auto next = after_.find(w.id());

@@ -39,12 +39,14 @@ Tensor auc_loss(const Tensor& scores, const Tensor& labels, const Communicator& 
             "[auc_loss] each sample has one score, [n, 1], and one label, [n]: {} and {}", scores, labels);
     // Blocks of rows: a whole set that is scored has too many pairs for one matrix.
     const auto n = scores.dim(0), rows = std::max<std::int64_t>(1, most_pairs / std::max<std::int64_t>(1, n));
-    auto total =
-        loss_of_pairs(slice(scores, 0, 0, std::min(n, rows)), scores, slice(labels, 0, 0, std::min(n, rows)), labels, options);
-    for (auto row = rows; row < n; row += rows) {
+    Tensor total;
+    std::int64_t row = 0;
+    do {
       const auto end = std::min(n, row + rows);
-      total = total + loss_of_pairs(slice(scores, 0, row, end), scores, slice(labels, 0, row, end), labels, options);
-    }
+      const auto part = loss_of_pairs(slice(scores, 0, row, end), scores, slice(labels, 0, row, end), labels, options);
+      total = total ? total + part : part;
+      row = end;
+    } while (row < n);
     return total;
   }
   const bool integers = labels.dtype() == DType::int64 || labels.dtype() == DType::boolean;

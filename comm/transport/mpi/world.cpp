@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
