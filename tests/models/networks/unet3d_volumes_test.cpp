@@ -10,6 +10,7 @@
 
 #include "comm/collectives/collectives.h"
 #include "framework/tensor/random.h"
+#include "models/data/compressed/compressed.h"
 #include "models/data/volumes/nifti.h"
 #include "models/losses/segmentation.h"
 #include "models/networks/unet3d.h"
@@ -141,9 +142,9 @@ void check_eight(const Volume& volume, double loss_tolerance, double tolerance) 
 }
 
 bool without(const char* name, const char* file) {
-  const bool absent = shared_data(file).empty();
-  if (absent) skip_test(name, no_shared_data);
-  return absent;
+  const char* reason = shared_data(file).empty() ? no_shared_data : data::gzip_available() ? nullptr : "this build has no zlib";
+  if (reason != nullptr) skip_test(name, reason);
+  return reason != nullptr;
 }
 
 constexpr const char *a_brain = "3d/mni152/mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz",
