@@ -13,6 +13,11 @@ tools=$build/examples
 
 needs 'the tools are' "$tools/cosmoflow"
 
+for tool in cosmoflow plan universe; do
+  run "$tools/$tool" --version
+  judge "$tool says its version" says '^mpigrad [0-9.]*, commit [0-9a-z.-]*$'
+done
+
 # ---- what would be accepted without effect
 for bad in 99999999999999999999 9223372036854775808 010 0x10 1.5 -1 ''; do
   run "$tools/cosmoflow" train --data x --seed "$bad"

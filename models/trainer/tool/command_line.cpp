@@ -20,6 +20,7 @@
 #include "framework/base/new_file.h"
 #include "framework/base/printable.h"
 #include "models/trainer/recipe/rule.h"
+#include "models/trainer/recipe/version.h"
 
 namespace mpigrad::tool {
 namespace {
@@ -89,6 +90,7 @@ int parse_on(CLI::App& app, int argc, char** argv, Transport* transport) {
     app.footer(
         std::string("Under mpiexec every process is a rank; --transport threads --ranks P runs P ranks in one process.\n") +
         environment_help);
+  app.set_version_flag("--version", fmt::format("mpigrad {}, commit {}", trainer::version(), trainer::commit()));
   std::optional<std::string> problem;
   std::ostringstream help;
   bool helped = false;
