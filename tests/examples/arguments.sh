@@ -13,6 +13,8 @@ tools=$build/examples
 
 needs 'the tools are' "$tools/cosmoflow"
 
+run "$tools/cosmoflow" train --version
+judge 'cosmoflow train has no version of its own' refuses_arguments '^cosmoflow: --version is given before the command'
 for tool in cosmoflow plan universe; do
   run "$tools/$tool" --version
   judge "$tool says its version" says '^mpigrad [0-9.]*, commit [0-9a-z.-]*$'
