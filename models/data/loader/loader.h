@@ -4,7 +4,8 @@
 //   data::Loader train("universes/", {.grid = grid, .batch = 8, .seed = 1, .shuffle = true, .flips = true, .shifts = true});
 //   for (auto [x, y] : train.epoch(0)) ...
 //
-// Order and augmentation depend only on (seed, epoch, sample), so a batch is the same for every grid, bit for bit.
+// Order and augmentation depend only on (seed, pass, sample), so a batch is the same for every grid, bit for bit. An epoch is one
+// pass over the samples, or options().passes of them.
 
 #include <cstdint>
 #include <filesystem>

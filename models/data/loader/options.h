@@ -38,7 +38,10 @@ struct LoaderOptions {
   std::int64_t ghosts = 0;
   std::vector<std::int64_t> samples{};  // indices of the samples to use; empty: all
   bool drop_last = false;               // leave out a last, smaller batch
-  int prefetch = 1;                     // batches that are read while one is used; 0: none
+  // An epoch passes so often over the samples, with another order, other windows and other changes in each pass: the batches of
+  // as many epochs of one pass.
+  std::int64_t passes = 1;
+  int prefetch = 1;  // batches that are read while one is used; 0: none
   // Also assembles them ahead, on a thread of its own; for cores that are idle while a step is computed. None: only for a GPU.
   std::optional<bool> assemble_ahead{};
   std::int64_t cache_bytes = -1;  // keep read data if all of it fits; negative: 1 GiB per node

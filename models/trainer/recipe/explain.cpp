@@ -35,7 +35,9 @@ Explained data_of(const data::Loader& loader) {
   const auto& o = loader.options();
   Explained part{"data", {}};
   const auto add = [&](std::string line) { part.lines.push_back(std::move(line)); };
-  add(fmt::format("{} samples of {}, {} batches of {}", loader.samples(), loader.source().extents(), loader.steps(), o.batch));
+  add(fmt::format("{} samples of {}, {} batches of {}", loader.samples() / o.passes, loader.source().extents(), loader.steps(),
+                  o.batch));
+  if (o.passes > 1) add(fmt::format("an epoch passes over them {} times", o.passes));
   for (std::int64_t epoch = 0; epoch < 2; ++epoch)
     add(fmt::format("epoch {} begins with samples {}", epoch + 1, joined(loader.samples_of(epoch, 0), " ")));
   add(fmt::format("flips {}, shifts {}, transpositions {}", yes(o.flips), yes(o.shifts), yes(o.transpositions)));

@@ -54,6 +54,7 @@ struct TrainOptions : trainer::Options {
   std::string loss;
   bool batch_dice = false, background = true;
   std::vector<std::int64_t> window{};
+  std::int64_t windows = 1;  // of each volume in an epoch
   std::vector<double> spacing{};
   std::string orientation = "RAS";           // or "stored"
   std::string augment{};                     // augment::parse_recipe

@@ -109,6 +109,8 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
            "cells of a volume in a training sample; smaller volumes are padded")
       .with_unit("cells")
       .with_flag("--window");
+  keys.add("data.windows", o.windows, whole(1, 1000000),
+           "windows of each volume in an epoch; an epoch ends with the validation of whole volumes");
   keys.add("data.foreground", o.foreground, between(0, 1),
            "fraction of the windows that are placed over a cell of a class other than 0")
       .instead_of("--foreground");

@@ -220,6 +220,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   of_input(world, [&] {
     data::LoaderOptions options{.grid = grid, .batch = o.batch / o.training.fit.accumulate, .seed = o.seed, .dtype = dtype_of(o)};
     options.shuffle = true, options.flips = o.flips, options.samples = split.train, options.drop_last = true;
+    options.passes = o.windows;
     options.crop = data::Crop{.extents = problem.extents, .foreground = o.foreground};
     if (o.elastic > 0) options.elastic = data::Elastic{.amplitude = o.elastic, .spacing = o.elastic_spacing};
     set_reading(options, *volumes.seen, o);

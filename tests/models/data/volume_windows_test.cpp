@@ -25,13 +25,13 @@ struct Batches {
   std::vector<double> x, y;
   bool operator==(const Batches&) const = default;
 };
-Batches batches(const GridExtents& g, data::LoaderOptions options) {
+Batches batches(const GridExtents& g, data::LoaderOptions options, std::int64_t epochs = 2) {
   Batches result;
   run_threads(g.sample * g.depth * g.height * g.width, [&](std::shared_ptr<Transport> transport) {
     auto mine = options;
     mine.grid = make_grid(Communicator(transport), g);
     const data::Loader loader(std::make_shared<Scans>(), mine);
-    for (std::int64_t e = 0; e < 2; ++e)
+    for (std::int64_t e = 0; e < epochs; ++e)
       for (const auto& [x, y] : loader.epoch(e)) {
         const auto all_x = gather_all(x), all_y = gather_all(y);
         if (transport->rank() != 0) continue;
@@ -115,6 +115,34 @@ TEST_CASE("volumes: windows are the same on every grid, whatever happens to them
                                  {.depth = 2, .height = 2, .width = 2}})
       CHECK(batches(g, options) == expected);
   }
+}
+
+TEST_CASE("volumes: two epochs of three passes have the batches of six epochs") {
+  auto options = cropped(0.5);
+  options.flips = options.shuffle = true, options.elastic = data::Elastic{.amplitude = 1.7, .spacing = 3};
+  for (const bool drops : {false, true}) {
+    options.drop_last = drops, options.passes = 1;
+    const auto expected = batches({}, options, 6);
+    const data::Loader six(std::make_shared<Scans>(), options);
+    options.passes = 3;
+    const data::Loader two(std::make_shared<Scans>(), options);
+    CHECK(batches({}, options, 2) == expected);
+    CHECK(batches({.sample = 2, .depth = 2}, options, 2) == expected);
+    CHECK(two.steps() == 3 * six.steps());
+    CHECK(two.samples() == 3 * six.samples());
+    const auto of_pass = six.steps();
+    for (std::int64_t step = 0; step < two.steps(); ++step) {
+      CHECK(two.samples_of(1, step) == six.samples_of(3 + step / of_pass, step % of_pass));
+      CHECK(two.batch(1, step).x.to_vector() == six.batch(3 + step / of_pass, step % of_pass).x.to_vector());
+    }
+    // A training that is resumed within an epoch.
+    const auto first = of_pass + 1;
+    auto step = first;
+    for (const auto& batch : two.epoch(1, first)) CHECK(batch.x.to_vector() == two.batch(1, step++).x.to_vector());
+    CHECK(step == two.steps());
+  }
+  options.passes = 0;
+  CHECK(has(error_text([&] { (void)data::Loader(std::make_shared<Scans>(), options); }), "at least one pass"));
 }
 
 TEST_CASE("volumes: an elastic deformation moves cells smoothly and no further than it says") {

@@ -299,11 +299,14 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
     recipe.set("data.window", texts(plan.window),
                fmt::format("{:.0f} % of the cells of the median volume", 100 * static_cast<double>(plan.window.elements()) /
                                                                              (plan.median[0] * plan.median[1] * plan.median[2])));
+    const double windows = plan.median[0] * plan.median[1] * plan.median[2] / static_cast<double>(plan.window.elements());
+    recipe.set("data.windows", texts(std::vector{std::max(std::llround(windows), 1LL)}),
+               "of each volume in an epoch, for as many cells as it has");
     recipe.set("loss.batch_dice", {plan.batch_dice ? "true" : "false"},
                "true if a window has less than a quarter of the cells of the median volume");
     recipe.set("schedule.batch", texts(std::vector{plan.batch}), "at most 5 % of all cells, at least 2");
     const double kept_part = o.division.folds > 0 ? 1 / static_cast<double>(o.division.folds) : o.division.fraction;
-    recipe.show("schedule.epochs", fmt::format("passes over the volumes; {} volumes, {} of them for validation", f.extents.size(),
+    recipe.show("schedule.epochs", fmt::format("{} volumes, {} of them for validation", f.extents.size(),
                                                std::llround(kept_part * static_cast<double>(f.extents.size()))));
     std::string head = fmt::format("# A plan for {} volumes of {} x {} x {} cells [z, y, x], {} channels, {} {}.\n",
                                    f.extents.size(), range_of(f, 0), range_of(f, 1), range_of(f, 2), f.channels, problem.outputs,
