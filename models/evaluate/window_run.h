@@ -88,7 +88,8 @@ class Run {
     for (auto* net : nets_) modes.emplace_back(*net);
     const auto flips = all_flips(o_.mirrored);
     for (std::size_t first = 0; first < windows_.size(); first += static_cast<std::size_t>(batch_)) {
-      for (const auto& each : flips) add(first, each, 1 / static_cast<double>(flips.size()));
+      for (std::size_t turn = 0; turn < flips.size(); ++turn)
+        add(first, flips[turn], 1 / static_cast<double>(flips.size()), turn);
       const auto end = windows_.unfinished(first + static_cast<std::size_t>(batch_));
       sums_->finish(end, [&](std::int64_t d, std::vector<T>&& plane) { f(d, std::move(plane), classes_); });
     }
@@ -179,7 +180,7 @@ class Run {
   }
 
   // Adds the probabilities of the windows of a batch, flipped.
-  void add(std::size_t first, const Flips& flips, double factor) {
+  void add(std::size_t first, const Flips& flips, double factor, std::size_t turn) {
     const Tensor p = probabilities(input(first, flips));
     const auto count = std::min(static_cast<std::size_t>(batch_), windows_.size() - first);
     const auto ranks = own_.size();
@@ -224,7 +225,7 @@ class Run {
       for (std::size_t peer = 0; peer < ranks; ++peer) {
         const auto box = part(i, peer, rank(), flips);
         if (box.elements() == 0) continue;
-        sums_->add(windows_, windows_.place(i), box, factor, next[peer]);
+        sums_->add(windows_, windows_.place(i), box, factor, next[peer], turn);
         next[peer] += box.elements() * classes_;
       }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <type_traits>
@@ -66,7 +67,9 @@ class WindowSums {
       : own_(own), row_((own.end[2] - own.begin[2]) * classes), plane_((own.end[1] - own.begin[1]) * row_), classes_(classes) {}
 
   // Adds `values`, [cells of `part`, classes], of the window that begins at `place`; its weights are multiplied by `factor`.
-  void add(const Windows& windows, const Place& place, const Box& part, double factor, const T* values) {
+  // `turn` numbers the additions of one window.
+  void add(const Windows& windows, const Place& place, const Box& part, double factor, const T* values, std::size_t turn = 0) {
+    const float rounding = rounding_of(place, turn);
     while (first_ + static_cast<std::int64_t>(planes_.size()) < part.end[0])
       planes_.emplace_back(static_cast<std::size_t>(plane_));
     const auto extents = part.extents();
@@ -81,7 +84,7 @@ class WindowSums {
       T* to = planes_[static_cast<std::size_t>(d - first_)].data() + (h - own_.begin[1]) * row_ +
               (part.begin[2] - own_.begin[2]) * classes_;
       for (const float column : columns)
-        for (std::int64_t c = 0; c < classes_; ++c, ++from, ++to) add(*to, weight * column, *from);
+        for (std::int64_t c = 0; c < classes_; ++c, ++from, ++to) add(*to, weight * column, *from, rounding);
     }
   }
 
@@ -96,9 +99,19 @@ class WindowSums {
   }
 
  private:
-  static void add(float& sum, float weight, float value) { sum += weight * value; }
-  static void add(std::uint16_t& sum, float weight, std::uint16_t value) {
-    const auto more = static_cast<std::uint32_t>(weight * static_cast<float>(value) + 0.5F);
+  // What is added before whole numbers are cut off. With 1/2, the rounding of many small parts of a sum would always have one
+  // sign. These numbers fill [0, 1) evenly over windows and turns, so that the errors of a cell cancel; and they are the same for
+  // all classes of a cell. Source of the sequence: Martin Roberts, The unreasonable effectiveness of quasirandom sequences
+  // (2018), with g^5 = g + 1.
+  static float rounding_of(const Place& place, std::size_t turn) {
+    constexpr std::array<double, 4> steps{0.8566748838545029, 0.7338918566271260, 0.6287067210378087, 0.5385972572236101};
+    const double at = 0.5 + steps[0] * static_cast<double>(place[0]) + steps[1] * static_cast<double>(place[1]) +
+                      steps[2] * static_cast<double>(place[2]) + steps[3] * static_cast<double>(turn);
+    return static_cast<float>(std::min(at - std::floor(at), 0.999));
+  }
+  static void add(float& sum, float weight, float value, float /*rounding*/) { sum += weight * value; }
+  static void add(std::uint16_t& sum, float weight, std::uint16_t value, float rounding) {
+    const auto more = static_cast<std::uint32_t>(weight * static_cast<float>(value) + rounding);
     sum = static_cast<std::uint16_t>(std::min<std::uint32_t>(sum + more, 65535));
   }
 
