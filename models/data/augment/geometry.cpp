@@ -134,6 +134,46 @@ WideSample resized(const WideSample& x, const Window& window, const Shape& to, F
   return resized_in(x, window, to, filter);
 }
 
+std::vector<std::int32_t> resized_labels(const std::vector<std::int32_t>& labels, const Shape& extents, const Shape& to) {
+  std::array<Taps<double>, 3> taps;
+  for (int a = 0; a < 3; ++a)
+    taps[static_cast<std::size_t>(a)] = area_taps<double>(extents[a], 0, static_cast<double>(extents[a]), to[a]);
+  struct Score {
+    std::int32_t label;
+    double weight;
+  };
+  std::vector<Score> scores;
+  std::vector<std::int32_t> result;
+  result.reserve(static_cast<std::size_t>(to.elements()));
+  const auto weight = [&](std::size_t axis, std::int64_t i, std::int64_t k) {
+    return taps[axis].weights[static_cast<std::size_t>(i * taps[axis].count + k)];
+  };
+  const auto cell = [&](std::size_t axis, std::int64_t i, std::int64_t k) {
+    return taps[axis].first[static_cast<std::size_t>(i)] + k;
+  };
+  for (std::int64_t d = 0; d < to[0]; ++d)
+    for (std::int64_t h = 0; h < to[1]; ++h)
+      for (std::int64_t w = 0; w < to[2]; ++w) {
+        scores.clear();
+        for (std::int64_t kd = 0; kd < taps[0].count; ++kd)
+          for (std::int64_t kh = 0; kh < taps[1].count; ++kh)
+            for (std::int64_t kw = 0; kw < taps[2].count; ++kw) {
+              const double part = weight(0, d, kd) * weight(1, h, kh) * weight(2, w, kw);
+              if (part == 0) continue;
+              const auto at = (cell(0, d, kd) * extents[1] + cell(1, h, kh)) * extents[2] + cell(2, w, kw);
+              const auto label = labels[static_cast<std::size_t>(at)];
+              const auto known =
+                  std::find_if(scores.begin(), scores.end(), [&](const Score& each) { return each.label == label; });
+              if (known == scores.end()) scores.push_back({label, part});
+              else known->weight += part;
+            }
+        const auto best =
+            std::max_element(scores.begin(), scores.end(), [](const Score& a, const Score& b) { return a.weight < b.weight; });
+        result.push_back(best->label);
+      }
+  return result;
+}
+
 Window cover_window(const Shape& extents, const Shape& to) {
   double factor = 0;  // of the axes longer than 1 cell; a picture's D stays 1
   for (int a = 0; a < 3; ++a)

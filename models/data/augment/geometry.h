@@ -27,6 +27,10 @@ Sample resized(const Sample& x, const Window& window, const Shape& to, Filter fi
 // In double, no result leaves the range of the values that it averages, and values of weight 0 do not contribute.
 WideSample resized(const WideSample& x, const Window& window, const Shape& to, Filter filter);
 
+// Labels [D, H, W] resampled to `to` cells: the label with the largest sum of the weights of Filter::area, of equal ones the
+// first.
+std::vector<std::int32_t> resized_labels(const std::vector<std::int32_t>& labels, const Shape& extents, const Shape& to);
+
 // One axis resampled to `to` cells at the places of resized(), by the cubic B-spline through the values of the whole axis, which
 // goes on with its last cells' values: scipy.ndimage.zoom(order = 3, mode = "nearest", grid_mode = True), as nnU-Net resamples.
 template <class T>

@@ -23,23 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The nearest cells, with boxes of cells as in augment::resized.
-std::vector<std::int32_t> nearest(const std::vector<std::int32_t>& labels, const Shape& extents, const Shape& to) {
-  std::array<std::vector<std::int64_t>, 3> from;
-  for (std::size_t a = 0; a < 3; ++a) {
-    const auto n = extents[static_cast<int>(a)], m = to[static_cast<int>(a)];
-    for (std::int64_t i = 0; i < m; ++i)
-      from[a].push_back(std::min(
-          n - 1, static_cast<std::int64_t>((static_cast<double>(i) + 0.5) * static_cast<double>(n) / static_cast<double>(m))));
-  }
-  std::vector<std::int32_t> result;
-  result.reserve(static_cast<std::size_t>(to.elements()));
-  for (const auto d : from[0])
-    for (const auto h : from[1])
-      for (const auto w : from[2]) result.push_back(labels[static_cast<std::size_t>((d * extents[1] + h) * extents[2] + w)]);
-  return result;
-}
-
 // A cache of files; the most recently used ones stay.
 template <class T>
 class Kept {
@@ -161,11 +144,18 @@ struct VolumeFolder::State {
     auto values = turned(stored_values(file), file.header.extents, type.channels, file.turn);
     if (file.extents == file.stored_extents) return values;
     const auto bytes = static_cast<double>(file.extents.elements() * type.channels) * sizeof(float);
-    require_host_memory(fmt::format("[data] {} at {}", file.images.front().string(), file.extents), 2 * bytes);
+    require_host_memory(fmt::format("[data] {} at {}", file.images.front().string(), file.extents),
+                        (options.cubic ? 3 : 2) * bytes);
     augment::Sample sample;
     sample.extents = file.stored_extents, sample.channels = type.channels, sample.values = std::move(values);
-    const auto filter = options.cubic ? augment::Filter::cubic : augment::Filter::area;
-    return augment::resized(sample, augment::whole(sample.extents), file.extents, filter).values;
+    const auto all = augment::whole(sample.extents);
+    auto result = augment::resized(sample, all, file.extents, augment::Filter::area).values;
+    if (!options.cubic) return result;
+    // A spline is nowhere 0 in surroundings that were set to 0, and these would count as measured.
+    auto splined = augment::resized(sample, all, file.extents, augment::Filter::cubic).values;
+    for (std::size_t i = 0; i < result.size(); ++i)
+      if (result[i] == 0) splined[i] = 0;
+    return splined;
   }
 
   // [D, H, W, C] of the file, or of the files of all channels.
@@ -194,7 +184,7 @@ struct VolumeFolder::State {
 
   std::vector<std::int32_t> load_labels(const File& file) const {
     auto values = turned(stored_labels(file), file.header.extents, file.turn);
-    return file.extents == file.stored_extents ? values : nearest(values, file.stored_extents, file.extents);
+    return file.extents == file.stored_extents ? values : augment::resized_labels(values, file.stored_extents, file.extents);
   }
 };
 

@@ -17,7 +17,7 @@ struct VolumesOptions {
   // (orientation.h). "": volumes stay as stored. [D, H, W] are below those of the turned volume.
   std::string orientation{};
   // mm between cells along D, H, W to which every volume is resampled: values linearly, or by cubic B-splines (the mean over a
-  // larger cell), labels from the nearest cell. None: cells as stored.
+  // larger cell), labels the one with most of its weight. None: cells as stored.
   std::optional<std::array<double, 3>> spacing{};
   bool cubic = false;
   // Without `spacing`: a volume whose spacing along an axis is more than 1 % outside this range is resampled along this axis, to

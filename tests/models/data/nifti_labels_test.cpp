@@ -53,6 +53,9 @@ TEST_CASE("nifti: what is no label is refused with its place") {
   };
   CHECK(with(2) == "");
   CHECK(with(2147483520.0F) == "");  // the greatest float below 2^31
+  CHECK(with(2.0009F) == "");        // as a slope and an intercept leave it
+  CHECK(read_nifti_labels(path).values[(1 * 3 + 2) * 4 + 3] == 2);
+  CHECK(has(with(2.002F), "is not a label"));
   CHECK(has(with(2.5F), "l.nii: 2.5 at [1, 2, 3] [z, y, x] is not a label: labels are whole numbers of up to 2147483647"));
   CHECK(with(-1) == "");  // rules for labels say what it is
   CHECK(has(with(-2147483648.0F), "l.nii: -2147483648 at [1, 2, 3]"));

@@ -2,10 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>
 
+#include "framework/tensor/random.h"
+#include "models/data/augment/geometry.h"
 #include "models/data/compressed/compressed.h"
 #include "models/data/data.h"
 #include "models/data/sources/memory.h"
@@ -120,10 +123,10 @@ TEST_CASE("volumes: a folder of images and labels, as stored and resampled") {
   // Two of four cells along the width became one, and the first plane of the depth is unchanged if no plane lies before it.
   CHECK(resampled[0] == doctest::Approx((stored[0] + stored[1]) / 2));
   CHECK(resampled[12 + 1] == doctest::Approx(0.75 * (stored[2] + stored[3]) / 2 + 0.25 * (stored[24 + 2] + stored[24 + 3]) / 2));
-  std::vector<std::int32_t> nearest(static_cast<std::size_t>(fine.extents_of(0).elements()));
-  fine.read_targets(0, fine.whole_of(0), reinterpret_cast<std::byte*>(nearest.data()));
-  CHECK(nearest[0] == 1 % 3);
-  CHECK(nearest[3 * 12] == 25 % 3);
+  std::vector<std::int32_t> scored(static_cast<std::size_t>(fine.extents_of(0).elements()));
+  fine.read_targets(0, fine.whole_of(0), reinterpret_cast<std::byte*>(scored.data()));
+  CHECK(scored[0] == 0);  // of the cells 0 and 1, with equal weights, the first
+  CHECK(scored[3 * 12] == 24 % 3);
 
   write_volume(images / "c.nii", {5, 3, 4});
   CHECK(has(error_text([&] { (void)data::VolumeFolder(images, labels); }), "c.nii has no labels"));
@@ -133,6 +136,61 @@ TEST_CASE("volumes: a folder of images and labels, as stored and resampled") {
   CHECK(has(error_text([&] { (void)data::VolumeFolder(images, labels); }), "c.nii"));
   CHECK(has(error_text([&] { (void)data::VolumeFolder(folder.path, ""); }), "no volumes"));
   CHECK(has(error_text([&] { (void)data::VolumeFolder(folder.path / "none", ""); }), "not a folder"));
+}
+
+TEST_CASE("volumes: labels are resampled by the scores of their classes") {
+  const Shape stored{5, 6, 7};
+  std::vector<std::int32_t> labels;
+  for (std::int64_t i = 0; i < stored.elements(); ++i)
+    labels.push_back(static_cast<std::int32_t>(Philox{3}.below(static_cast<std::uint64_t>(i), 4)) - 1);  // -1: ignored
+  for (const Shape& to : {Shape{9, 4, 7}, {5, 6, 7}, {2, 13, 3}, {1, 1, 1}}) {
+    const auto resampled = augment::resized_labels(labels, stored, to);
+    REQUIRE(static_cast<std::int64_t>(resampled.size()) == to.elements());
+    std::array<std::vector<double>, 4> scores;
+    for (std::int32_t label = -1; label < 3; ++label) {
+      augment::WideSample of_label(stored, 1);
+      for (std::size_t i = 0; i < labels.size(); ++i) of_label.values[i] = labels[i] == label ? 1 : 0;
+      scores[static_cast<std::size_t>(label + 1)] =
+          augment::resized(of_label, augment::whole(stored), to, augment::Filter::area).values;
+    }
+    for (std::size_t i = 0; i < resampled.size(); ++i) {
+      const auto own = static_cast<std::size_t>(resampled[i] + 1);
+      for (const auto& other : scores) CHECK(scores[own][i] >= other[i] - 1e-12);
+    }
+    if (to == stored) CHECK(resampled == labels);
+  }
+}
+
+TEST_CASE("volumes: cubic interpolation leaves surroundings that are 0 as they are") {
+  const Folder folder;
+  const std::vector<int> xyz{12, 12, 12};
+  std::vector<int> elements;
+  for (int z = 0; z < 12; ++z)
+    for (int y = 0; y < 12; ++y)
+      for (int x = 0; x < 12; ++x)
+        elements.push_back(std::min({x, y, z}) >= 4 && std::max({x, y, z}) < 8 ? 1000 + (7 * x + 3 * y + z) % 40 : 0);
+  write_file(folder.path / "a.nii", nifti_file(xyz, 4, elements, {}));
+  const auto opened = [&](bool cubic) {
+    const auto spacing = data::VolumeFolder(folder.path, "").spacing_of(0);
+    return std::make_shared<data::VolumeFolder>(
+        folder.path, "",
+        data::VolumesOptions{.spacing = std::array{0.6 * spacing[0], 0.6 * spacing[1], 0.6 * spacing[2]}, .cubic = cubic});
+  };
+  const auto linear = opened(false), cubic = opened(true);
+  const auto a = linear->values(0, linear->whole_of(0)), b = cubic->values(0, cubic->whole_of(0));
+  REQUIRE(a.size() == b.size());
+  std::size_t zeros = 0, differ = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    zeros += a[i] == 0 ? 1 : 0, differ += std::abs(a[i] - b[i]) > 1 ? 1 : 0;
+    if (a[i] == 0) CHECK(b[i] == 0);
+  }
+  CHECK(zeros > a.size() / 2);
+  CHECK(differ > 100);
+  // So the surroundings are not measured.
+  const auto seen = data::normalised(cubic, data::Normalisation::nonzero);
+  const auto values = seen->values(0, seen->whole_of(0));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i] == 0) CHECK(values[i] == 0);
 }
 
 TEST_CASE("volumes: a table of targets beside a folder of images") {
