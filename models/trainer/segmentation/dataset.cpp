@@ -89,8 +89,14 @@ DatasetFile read_dataset_file(const fs::path& path) {
     for (const char* name : {"channel_names", "modality"})
       if (document.contains(name)) {
         file.channels = static_cast<std::int64_t>(document.at(name).size());
-        file.modalities.clear();
-        for (const auto& [number, modality] : document.at(name).items()) file.modalities.push_back(modality.get<std::string>());
+        file.modalities.assign(static_cast<std::size_t>(file.channels), "");
+        for (const auto& [key, modality] : document.at(name).items()) {  // "1" may come before "0"
+          const auto number = number_of(Json(key));
+          require(number >= 0 && number < file.channels && file.modalities[static_cast<std::size_t>(number)].empty(),
+                  "[data] {}: {} numbers its {} channels from 0, not '{}'", file.path.string(), name, file.channels,
+                  printable(key));
+          file.modalities[static_cast<std::size_t>(number)] = modality.get<std::string>();
+        }
       }
     if (document.contains("numTraining")) file.images = number_of(document.at("numTraining"));
   } catch (const Json::exception&) {

@@ -68,7 +68,8 @@ void require_alike(const std::string& first, const Trained& a, const std::string
   same("regions", a.regions == b.regions && a.label_classes == b.label_classes);
   same("channels", a.problem.channels == b.problem.channels && a.channel_files == b.channel_files);
   same("window", a.problem.extents == b.problem.extents);
-  same("normalisation", a.normalisation == b.normalisation);
+  same("normalisation", a.normalisation == b.normalisation && a.intensities == b.intensities);
+  same("interpolation", a.interpolation == b.interpolation);
   same("orientation", a.orientation == b.orientation);
   same("spacing", a.spacing == b.spacing && a.least_spacing == b.least_spacing && a.most_spacing == b.most_spacing);
 }

@@ -109,8 +109,8 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
            "cells of a volume in a training sample; smaller volumes are padded")
       .with_unit("cells")
       .with_flag("--window");
-  keys.add("data.windows", o.windows, whole(1, 1000000),
-           "windows of each volume in an epoch; an epoch ends with the validation of whole volumes");
+  keys.add("data.windows_per_volume", o.windows, whole(1, 1000000),
+           "windows of each volume in an epoch, which ends with the validation of whole volumes");
   keys.add("data.foreground", o.foreground, between(0, 1),
            "fraction of the windows that are placed over a cell of a class other than 0")
       .instead_of("--foreground");
@@ -199,7 +199,7 @@ void add_keys(Keys& keys, InferOptions& o, bool scored) {
   keys.add("network.ensemble", o.ensemble, "further files of weights; the probabilities of all networks are averaged")
       .with_flag("--ensemble");
   add_overlap_key(keys, o.overlap);
-  keys.add("data.windows", o.windows, whole(1, 1 << 20), "windows that are computed at once").instead_of("--windows");
+  keys.add("data.windows_per_volume", o.windows, whole(1, 1 << 20), "windows that are computed at once").instead_of("--windows");
   keys.add("data.largest_component", o.largest_component, "keeps only the largest connected part of each class or region")
       .instead_of("--largest-component");
   keys.add("predict.mirror", o.mirror, one_of({"depth", "height", "width"}),

@@ -45,6 +45,13 @@ std::vector<std::int32_t> in_file(const data::Source& source, std::int64_t sampl
   return folder == nullptr ? labels : folder->labels_in_file(sample, std::move(labels));
 }
 
+// `labels` with background in ignored cells.
+std::vector<std::int32_t> without_ignored(const Segmented& s, std::vector<std::int32_t> labels) {
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (s.truth[i] == data::ignored_label) labels[i] = 0;
+  return labels;
+}
+
 // True and predicted classes in which ignored cells are background, and the number of these cells.
 std::tuple<std::vector<std::int32_t>, std::vector<std::int32_t>, std::int64_t> counted_cells(const Segmented& s) {
   std::tuple result{s.truth, s.predicted, std::int64_t{0}};
@@ -91,8 +98,9 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, const
     counts[0].both -= ignored, counts[0].predicted -= ignored, counts[0].truth -= ignored;
     for (std::int64_t c = 0; c < classes; ++c) add(counts[static_cast<std::size_t>(c)], truth, predicted, c);
     if (o.final) {
-      const auto largest =
-          segmentation::count_classes(truth, segmentation::largest_components(predicted, stored.extents, classes), classes);
+      // The components are those of the whole prediction, of which cells are kept, too.
+      const auto largest = segmentation::count_classes(
+          truth, without_ignored(s, segmentation::largest_components(s.predicted, stored.extents, classes)), classes);
       for (std::size_t c = 1; c < static_cast<std::size_t>(classes); ++c)
         result.component_dice[c] = segmentation::dice(largest[c]).value_or(none);
     }
@@ -103,7 +111,8 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, const
     const auto t = cells_of(region, truth), p = cells_of(region, predicted);
     add(segmentation::count_classes(t, p, 2)[1], t, p, 1);
     if (!o.final || component_dice == nullptr) return;
-    const auto largest = segmentation::count_classes(t, segmentation::largest_components(p, stored.extents, 2), 2);
+    const auto components = segmentation::largest_components(cells_of(region, s.predicted), stored.extents, 2);
+    const auto largest = segmentation::count_classes(t, without_ignored(s, components), 2);
     *component_dice = segmentation::dice(largest[1]).value_or(none);
   };
   for (std::size_t r = 0; r < o.targets.size(); ++r) add_region(o.targets[r], &result.component_dice[r + 1]);

@@ -109,6 +109,8 @@ Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const 
 LossFunction loss_of(const SegmentationProgram& program, const TrainOptions& o, const Trained& trained) {
   const auto& all = program.losses;
   const bool ignores = !trained.ignored.empty();
+  if (o.batch_dice && o.training.fit.accumulate > 1)
+    throw UsageError("loss.batch_dice is one overlap over a whole batch, which schedule.accumulate divides: use one of them");
   if (!trained.regions.empty()) {
     if (o.loss != all.front().name)
       throw UsageError(fmt::format(
@@ -199,6 +201,17 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
   warn_of_geometry(world, volumes, trained, true);
   const auto& regions = trained.regions;
+  // For validation each group of ranks segments its own volumes and needs all weights.
+  auto segments_on = grid;
+  if (has_blocks(o))
+    segments_on = make_grid(extents.stage > 1 ? world : grid->world(),
+                            {.sample = extents.sample,
+                             .depth = extents.depth * extents.channel * extents.filter * extents.stage,
+                             .height = extents.height,
+                             .width = extents.width});
+  SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .final = false, .targets = regions};
+  const auto fits = [&] { (void)require_memory(world, program, volumes, problem, segmenting, 0); };
+  if (problem.outputs > 0 && regions.empty()) fits();  // before volumes are read, if the number of classes is known
   LabelCount labels(problem.outputs, ignores, classes_of(regions));
   auto reading = labels.reading(*volumes.stored, dtype_of(o));
   ValueSummary values_read(*volumes.stored);
@@ -237,21 +250,13 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   notes[geometry_note] = to_note(geometry);
   Results results;
   results.classes = scored, results.targets = regions;
-  // For validation each group of ranks segments its own volumes and needs all weights.
   std::unique_ptr<nn::Module> whole;
-  auto segments_on = grid;
   if (has_blocks(o)) {
     whole = program.network(problem);
     const nn::BuildOptions build{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
     whole->build(loader->shape(), build);
-    segments_on = make_grid(extents.stage > 1 ? world : grid->world(),
-                            {.sample = extents.sample,
-                             .depth = extents.depth * extents.channel * extents.filter * extents.stage,
-                             .height = extents.height,
-                             .width = extents.width});
   }
-  SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .final = false, .targets = regions};
-  (void)require_memory(world, program, volumes, problem, segmenting, 0);
+  fits();
   std::vector<std::string> values{"validation_loss"};
   for (std::int64_t c = 1; c < scored; ++c) values.push_back(fmt::format("dice_{}", c));
   const auto evaluate = [&] {

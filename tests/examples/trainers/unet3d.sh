@@ -262,12 +262,16 @@ run "$tool" plan "$work/data" --memory 40MiB --set plan.filters=4 --out "$work/p
 judge 'a plan says spacing, window, levels and batch' says 'spacing 2 x 1 x 1 mm, .*window 12 x 14 x 14, 2 levels, batch 2'
 ranks 2 "$tool" plan "$work/data" --memory 40MiB --set plan.filters=4 --grid depth=2 --json --out "$work/plan2.toml"
 judge 'two ranks read the data together' is_json
-judge 'a grid of two ranks needs less memory on each' test "$(number step_bytes)" -gt 0
+bytes_of_two=$(number step_bytes)
+run "$tool" plan "$work/data" --memory 40MiB --set plan.filters=4 --json --out "$work/plan1.toml"
+judge 'a grid of two ranks needs less memory on each' test "$bytes_of_two" -lt "$(number step_bytes)"
 run "$tool" plan "$work/data" --memory 40MiB --out "$work/plan.toml"
 judge 'a recipe is not replaced' refuses_arguments 'plan.toml exists'
 run "$tool" plan "$work/data" --modality CT --set plan.filters=4 --set network.deep_supervision=false --out "$work/ct.toml"
 ct() { succeeds && grep -q '^normalise = "ct"' "$work/ct.toml" && grep -q '^intensities = \[.*,.*,.*,.*\]' "$work/ct.toml" && grep -q '^deep_supervision = false' "$work/ct.toml"; }
 judge 'CT is normalised by the foreground of all volumes' ct
+run "$tool" train "$work/plan.toml" --set loss.batch_dice=true --set schedule.accumulate=2 --out "$work/in_parts"
+judge 'one overlap over a batch in parts is refused' refuses_arguments 'loss.batch_dice is one overlap over a whole batch'
 for case in plan ct; do
   run "$tool" train "$work/$case.toml" --epochs 2 --quiet --precision float64 --set schedule.batch=2 --out "$work/$case"
   judge "train takes the recipe $case" succeeds
@@ -276,6 +280,10 @@ for case in plan ct; do
   run "$tool" predict --weights "$work/$case/weights.h5" --images "$work/new/images" --out "$work/$case-predicted"
   judge 'and its weights segment volumes' succeeds
 done
+sed 's/^intensities = \[[^,]*,/intensities = [-5,/' "$work/ct.toml" >"$work/ct2.toml"
+run "$tool" train "$work/ct2.toml" --epochs 1 --quiet --precision float64 --set schedule.batch=2 --out "$work/ct2"
+run "$tool" evaluate --weights "$work/ct/weights.h5" --ensemble "$work/ct2/weights.h5" --data "$work/new" --out "$work/two_scales"
+judge 'networks that know other intensities make no ensemble' refuses_bad 'do not have the same normalisation'
 run "$tool" plan "$work/data" --memory 1MiB --out "$work/bad.toml"
 judge 'refused: less memory than the smallest window needs' refuses_arguments 'does not fit: a training step needs'
 run "$tool" plan "$work/data" --memory 8 --out "$work/bad.toml"

@@ -190,6 +190,8 @@ void set_training(Recipe& recipe, const PlanOptions& o, const Fingerprint& f, co
     recipe.set("data.normalise", {cropped ? "nonzero" : "whole"},
                fmt::format("a box around the cells that are not 0 has {:.0f} % of the median volume", 100 * f.nonzero));
   }
+  recipe.set("data.augment", {"nnunet"},
+             "nnU-Net's changes of windows, mirrors among them: leave out flip where sides are classes");
   recipe.set("loss.background", {"false"}, "the overlap is of the classes above 0; the cross-entropy is of all");
   if (o.given.contains("optimizer.name")) return;
   recipe.set("optimizer.name", {"sgd"},
@@ -300,10 +302,10 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
                fmt::format("{:.0f} % of the cells of the median volume", 100 * static_cast<double>(plan.window.elements()) /
                                                                              (plan.median[0] * plan.median[1] * plan.median[2])));
     const double windows = plan.median[0] * plan.median[1] * plan.median[2] / static_cast<double>(plan.window.elements());
-    recipe.set("data.windows", texts(std::vector{std::max(std::llround(windows), 1LL)}),
+    recipe.set("data.windows_per_volume", texts(std::vector{std::max(std::llround(windows), 1LL)}),
                "of each volume in an epoch, for as many cells as it has");
-    recipe.set("loss.batch_dice", {plan.batch_dice ? "true" : "false"},
-               "true if a window has less than a quarter of the cells of the median volume");
+    recipe.set("loss.batch_dice", {plan.batch_dice && o.training.fit.accumulate == 1 ? "true" : "false"},
+               "true if a window has less than a quarter of the cells of the median volume, in batches of one part");
     recipe.set("schedule.batch", texts(std::vector{plan.batch}), "at most 5 % of all cells, at least 2");
     const double kept_part = o.division.folds > 0 ? 1 / static_cast<double>(o.division.folds) : o.division.fraction;
     recipe.show("schedule.epochs", fmt::format("{} volumes, {} of them for validation", f.extents.size(),
