@@ -109,6 +109,11 @@ refused() { [ "$status" -eq 2 ] && [ "$(grep -c '^\[launch\]' "$work/err")" -eq 
   cat "$home/default.out" >>"$work/err"
   one_start() { ! starts default 2 && near_losses "$home/pmi2/metrics.csv" "$home/default/metrics.csv"; }
   shows '`elastic` with its default launcher: the same losses' one_start
+  as_user_for 240 sbatch --wait --nodes=2 --ntasks-per-node=1 --output=speed.out --wrap \
+    "exec mpigrad/build/examples/scaling speed --grids 'sample=1 sample=2' --repeats 1 --out speed -- mpigrad/build/examples/cosmoflow train --data universes --epochs 20 --filters 2 --batch 4"
+  cat "$home/speed.out" >>"$work/err"
+  two_grids() { [ "$status" -eq 0 ] && grep -q '^sample=2  *2 ' "$home/speed.out"; }
+  shows '`scaling speed` with its default launcher: one rank and two' two_grids
 }
 
 # Slurm's PMIx starts Open MPI's ranks.
@@ -146,12 +151,41 @@ submit four && ended 900
 look_at four
 shows '`slurm.sh` on two nodes, two ranks on each: the same losses' finished four
 
+tested='`slurm.sh` with a build for Open MPI: the same losses'
+if [ -x "$selftest" ]; then
+  mkdir "$home/open" && ln -s "$root/examples" "$home/open/examples" && ln -s "${selftest%/examples/*}" "$home/open/build"
+  edit_script open -e "s|^MPIGRAD=.*|MPIGRAD=$home/open DATA=universes|"
+  submit open && ended 900
+  look_at open
+  shows "$tested" finished open
+else
+  omits "$tested" '`sh tests/run.sh mpis openmpi-4` builds it'
+fi
+
 edit_script limit -e 's/--time=00:30:00/--time=00:01:00/; s/B:USR1@300/B:USR1@15/'
 submit limit && hold limit && wait_for 90 signalled limit && release limit && ended 900
 look_at limit
 seen="$(grep -c '^elastic: start ' "$home/limit.out") starts; $(grep -o 'SIGUSR1 came after [0-9]* steps' "$home/limit.out" | head -n 1)"
 limited() { starts limit 2 && said limit 'SIGUSR1 came after' && finished limit; }
 shows 'a limit of one minute: signal, checkpoint, the next job finishes with the losses of the unbroken run' limited
+
+# The second job must be told what sbatch was told for the first.
+kept() {  # NAME WORDS
+  [ "$(grep -cx "arguments: $2" "$home/$1.out")" -eq 2 ] && has TimeLimit 00:20:00 && has ReqNodeList 'node[1-2]' && starts "$1" 2 && finished "$1"
+}
+again() { as_user scancel --signal=USR1 --batch "$job" && wait_for 90 signalled "$1" && release "$1" && ended 900; }
+mkdir "$home/my jobs"
+edit_script told -e 's/^set -u$/set -u; echo "arguments: $*"/'
+mv "$home/told.sh" "$home/my jobs/told.sh"
+job=$(as_user sbatch --parsable --time=00:20:00 --nodelist=node1,node2 'my jobs/told.sh' fast 'a b') && hold told && again told
+look_at told
+seen="$(grep -m 1 '^arguments: ' "$home/told.out"), --time=$(field TimeLimit), --nodelist=$(field ReqNodeList)"
+shows 'SIGUSR1, a path with a blank, arguments and options of `sbatch`: the next job has them' kept told 'fast a b'
+
+edit_script piped -e 's/^set -u$/set -u; echo "arguments: $*"/'
+job=$(as_user sbatch --parsable --time=00:20:00 --nodelist=node1,node2 <"$home/piped.sh") && hold piped && again piped
+look_at piped
+shows 'the same of `sbatch < script`' kept piped ''
 
 edit_script requeue
 submit requeue && hold requeue && as_user scontrol requeue "$job" && release requeue && ended 900
@@ -190,7 +224,7 @@ edit_script cancelled
 submit cancelled && hold cancelled && as_user scancel "$job" && release cancelled && ended 120
 look_at cancelled
 seen="exit code $(field ExitCode)"
-was_cancelled() { has JobState CANCELLED && is_in_state cancelled interrupted && [ -z "$(ranks_of cancelled)" ] && ! starts cancelled 2; }
+was_cancelled() { has JobState CANCELLED && has ExitCode 75:0 && is_in_state cancelled interrupted && [ -z "$(ranks_of cancelled)" ] && ! starts cancelled 2; }
 shows '`scancel`: checkpoint, no further job' was_cancelled
 submit cancelled && ended 900
 look_at cancelled

@@ -2,6 +2,8 @@
 # A machine like Frontier (64 cores per node, 8 of them reserved for the system, GPUs not from NVIDIA; docs.olcf.ornl.gov), using
 # only the CPUs: sbatch -A PROJECT frontier_like.sh. Eight ranks per node, each with the seven cores of one part of the cache. Not
 # run there.
+# Set MPIGRAD (folder of mpigrad, built in build/, or the prefix of an installation) and DATA (samples); before the last command
+# load the modules of the build.
 #SBATCH --job-name=cosmoflow
 #SBATCH --nodes=16
 #SBATCH --ntasks-per-node=8
