@@ -31,3 +31,9 @@ static inline int check_at(int line, const char* what, int condition) {
     const mpigrad_status status_ = (call);     \
     if (status_ != MPIGRAD_OK) return status_; \
   } while (0)
+// The integer of a communicator, which programs in Fortran have.
+#ifdef MPI_ABI_VERSION
+#define INTEGER_OF(communicator) MPI_Comm_toint(communicator)
+#else
+#define INTEGER_OF(communicator) ((int)MPI_Comm_c2f(communicator))
+#endif

@@ -287,7 +287,7 @@ static void test_products(void) {
 int main(int argc, char** argv) {
 #ifdef WITH_MPI
   MPI_Init(&argc, &argv);
-  OK(mpigrad_comm_from_fortran((int)MPI_Comm_c2f(MPI_COMM_WORLD), &world));
+  OK(mpigrad_comm_from_fortran(INTEGER_OF(MPI_COMM_WORLD), &world));
   OK(mpigrad_comm_destroy(world));
   OK(mpigrad_comm_from_mpi(MPI_COMM_WORLD, &world));
 #else

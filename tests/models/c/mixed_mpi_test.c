@@ -98,7 +98,7 @@ static void test_cartesian(void) {
       REFUSED(mpigrad_topology_cartesian(plain, 2, grid, none, &topology), MPIGRAD_ERROR, "MPI_Cart_create");
       REFUSED(mpigrad_grid_create(plain, 2, grid, &blocks), MPIGRAD_ERROR, "MPI_Cart_create");
     }
-    OK(mpigrad_comm_from_cartesian((int)MPI_Comm_c2f(cart), reversed, &ordered));
+    OK(mpigrad_comm_from_cartesian(INTEGER_OF(cart), reversed, &ordered));
     OK(mpigrad_comm_rank(ordered, &number));
     CHECK(number == y * px + x);
     double block[2][3], got[4][5];
@@ -120,7 +120,7 @@ static void test_cartesian(void) {
     MPI_Comm_free(&cart);
   }
   mpigrad_comm no_grid;
-  REFUSED(mpigrad_comm_from_cartesian((int)MPI_Comm_c2f(MPI_COMM_WORLD), 0, &no_grid), MPIGRAD_ERROR, "no Cartesian topology");
+  REFUSED(mpigrad_comm_from_cartesian(INTEGER_OF(MPI_COMM_WORLD), 0, &no_grid), MPIGRAD_ERROR, "no Cartesian topology");
 }
 
 int main(int argc, char** argv) {
