@@ -17,15 +17,13 @@ std::vector<std::vector<std::string>> rows_of_labels(const Results& r, std::size
   std::vector<std::vector<std::string>> rows;
   for (auto c = first; c < end; ++c) {
     const auto of = [&](std::vector<double> Case::*values) { return mean_of(r.cases, values, c).value; };
-    double least = std::nan(""), truth = 0, predicted = 0;
-    for (const auto& each : r.cases) {
-      least = std::fmin(least, each.dice[c]);
-      truth += each.truth[c], predicted += each.predicted[c];
-    }
-    const auto [low, high] = dice_interval_of(r.cases, c);
+    double least = std::nan("");
+    for (const auto& each : r.cases) least = std::fmin(least, each.dice[c]);
+    const auto [low, high] = interval_of(r.cases, &Case::dice, c);
+    const double volume = of(&Case::volume_difference);
     rows.push_back({r.name_of(c), number(of(&Case::dice)), fmt::format("{} to {}", number(low), number(high)), number(least),
                     number(of(&Case::jaccard)), number(of(&Case::hausdorff), 2), number(of(&Case::within)),
-                    truth > 0 ? fmt::format("{:+.1f} %", 100 * (predicted / truth - 1)) : "none",
+                    std::isnan(volume) ? "none" : fmt::format("{:.1f} %", 100 * volume),
                     std::to_string(mean_of(r.cases, &Case::dice, c).undefined)});
   }
   return rows;
@@ -51,7 +49,8 @@ std::string page_of(const SegmentationProgram& program, const Results& r, const 
   table("region", r.targets.empty() ? classes : 1, r.labels());
   page.paragraph(
       "A class that is neither true nor predicted is left out. A class that is only one of the two has the Dice 0 and, as its "
-      "distance, the volume's diagonal. HD95: the 95 % Hausdorff distance. Volume: predicted against true volume of all scans.");
+      "distance, the volume's diagonal. HD95: the 95 % Hausdorff distance. Volume: how far the predicted volume is from the true "
+      "one, the mean over scans.");
   if (const auto chosen = chosen_components(r.cases, r.classes); !chosen.empty())
     for (const auto c : chosen)
       page.paragraph(fmt::format("{} {}: Dice {} if only its largest component is kept ({}).",

@@ -187,7 +187,8 @@ class ValueSummary {
 struct Case {
   std::int64_t sample = 0;
   std::vector<double> dice{}, jaccard{}, hausdorff{}, within{}, truth{}, predicted{};
-  std::vector<double> component_dice{};  // the Dice if only the largest component is kept; of SegmentOptions::regions NaN
+  std::vector<double> volume_difference{};  // |predicted / true - 1|; NaN if nothing is true
+  std::vector<double> component_dice{};     // the Dice if only the largest component is kept; of SegmentOptions::regions NaN
 };
 struct Segmented {
   std::int64_t sample = 0;
@@ -268,8 +269,8 @@ double mean_dice(const std::vector<Case>& cases, std::int64_t classes);
 double mean_dice(const Case& of, std::int64_t classes);
 // Of its 95 % confidence interval both ends: quantiles of 2,000 bootstrap samples of the cases; NaN for fewer than two cases.
 std::array<double, 2> dice_interval(const std::vector<Case>& cases, std::int64_t classes);
-// The same of the mean Dice of one class or region.
-std::array<double, 2> dice_interval_of(const std::vector<Case>& cases, std::size_t label);
+// The same of the mean of one class or region.
+std::array<double, 2> interval_of(const std::vector<Case>& cases, std::vector<double> Case::*values, std::size_t label);
 
 // ---- results
 

@@ -13,13 +13,14 @@ CsvCell cell(double value) { return std::isnan(value) ? CsvCell("") : CsvCell(va
 void write_cases(const std::filesystem::path& path, const Results& r, const data::Source& source) {
   std::vector<std::string> columns{"sample"};
   for (std::size_t c = 1; c < r.labels(); ++c)
-    for (const char* what : {"dice", "iou", "hausdorff95_mm", "surface_dice", "true_mm3", "predicted_mm3"})
+    for (const char* what : {"dice", "iou", "hausdorff95_mm", "surface_dice", "true_mm3", "predicted_mm3", "volume_difference"})
       columns.push_back(fmt::format("{}_{}", what, r.name_of(c)));
   CsvWriter csv(path, columns, true);
   for (const auto& each : r.cases) {
     std::vector<CsvCell> row{source.name_of_sample(each.sample)};
     for (std::size_t c = 1; c < r.labels(); ++c)
-      for (const auto* list : {&each.dice, &each.jaccard, &each.hausdorff, &each.within, &each.truth, &each.predicted})
+      for (const auto* list :
+           {&each.dice, &each.jaccard, &each.hausdorff, &each.within, &each.truth, &each.predicted, &each.volume_difference})
         row.push_back(cell((*list)[c]));
     csv.row(row);
   }
@@ -29,13 +30,6 @@ double least_dice(const std::vector<Case>& cases, std::size_t label) {
   double least = std::nan("");
   for (const auto& each : cases) least = std::fmin(least, each.dice[label]);
   return least;
-}
-
-// Of all volumes together: predicted / true - 1; NaN if there is nothing true.
-double volume_difference(const std::vector<Case>& cases, std::size_t label) {
-  double truth = 0, predicted = 0;
-  for (const auto& each : cases) truth += each.truth[label], predicted += each.predicted[label];
-  return truth > 0 ? predicted / truth - 1 : std::nan("");
 }
 
 nlohmann::ordered_json number(double value) {
@@ -48,9 +42,9 @@ void print_scores(const Results& r) {
   for (std::size_t c = 1; c < r.labels(); ++c) {
     const auto of = [&](std::vector<double> Case::*values) { return mean_of(r.cases, values, c).value; };
     const auto dice = mean_of(r.cases, &Case::dice, c);
-    fmt::print("{:>5} {:>6.3f} ({:>5.3f}) {:>6.3f} {:>12.2f} {:>14.3f} {:>+7.1f} %{}\n", r.name_of(c), dice.value,
+    fmt::print("{:>5} {:>6.3f} ({:>5.3f}) {:>6.3f} {:>12.2f} {:>14.3f} {:>7.1f} %{}\n", r.name_of(c), dice.value,
                least_dice(r.cases, c), of(&Case::jaccard), of(&Case::hausdorff), of(&Case::within),
-               100 * volume_difference(r.cases, c),
+               100 * of(&Case::volume_difference),
                dice.undefined > 0 ? fmt::format("   {} without the class", dice.undefined) : "");
   }
   const auto [low, high] = dice_interval(r.cases, r.classes);
@@ -72,18 +66,24 @@ void report(const SegmentationProgram& program, const Options& o, const Outputs&
   auto& classes = document["classes_scored"] = nlohmann::ordered_json::array();
   for (std::size_t c = 1; c < r.labels(); ++c) {
     const auto of = [&](std::vector<double> Case::*values) { return number(mean_of(r.cases, values, c).value); };
-    const auto interval = dice_interval_of(r.cases, c);
+    const auto interval = [&](std::vector<double> Case::*values) {
+      const auto [from, to] = interval_of(r.cases, values, c);
+      return nlohmann::ordered_json{number(from), number(to)};
+    };
     nlohmann::ordered_json label;
     if (r.is_region(c)) label["region"] = r.name_of(c);
     else label["class"] = c;
     label.update({{"dice", of(&Case::dice)},
-                  {"dice_interval", {number(interval[0]), number(interval[1])}},
+                  {"dice_interval", interval(&Case::dice)},
                   {"least_dice", number(least_dice(r.cases, c))},
                   {"without_class", mean_of(r.cases, &Case::dice, c).undefined},
                   {"iou", of(&Case::jaccard)},
+                  {"iou_interval", interval(&Case::jaccard)},
                   {"hausdorff95_mm", of(&Case::hausdorff)},
+                  {"hausdorff95_mm_interval", interval(&Case::hausdorff)},
                   {"surface_dice", of(&Case::within)},
-                  {"volume_difference", number(volume_difference(r.cases, c))}});
+                  {"surface_dice_interval", interval(&Case::within)},
+                  {"volume_difference", of(&Case::volume_difference)}});
     classes.push_back(std::move(label));
   }
   document["mean_dice"] = number(mean_dice(r.cases, r.classes));

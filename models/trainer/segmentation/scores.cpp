@@ -31,17 +31,18 @@ std::array<double, 2> interval_of(std::size_t cases, F statistic) {
   return {at(0.025), at(0.975)};
 }
 
-double mean_of(const std::vector<Case>& cases, const std::vector<std::size_t>& drawn, std::size_t label) {
+double mean_of(const std::vector<Case>& cases, std::vector<double> Case::*values, const std::vector<std::size_t>& drawn,
+               std::size_t label) {
   RunningMean mean;
   for (const auto i : drawn)
-    if (const double value = cases[i].dice[label]; !std::isnan(value)) mean.add(value);
+    if (const double value = (cases[i].*values)[label]; !std::isnan(value)) mean.add(value);
   return mean.mean();
 }
 
 double mean_dice(const std::vector<Case>& cases, const std::vector<std::size_t>& drawn, std::int64_t classes) {
   RunningMean mean;
   for (std::size_t c = 1; c < static_cast<std::size_t>(classes); ++c)
-    if (const double value = mean_of(cases, drawn, c); !std::isnan(value)) mean.add(value);
+    if (const double value = mean_of(cases, &Case::dice, drawn, c); !std::isnan(value)) mean.add(value);
   return mean.mean();
 }
 
@@ -70,8 +71,8 @@ std::array<double, 2> dice_interval(const std::vector<Case>& cases, std::int64_t
   return interval_of(cases.size(), [&](const auto& drawn) { return mean_dice(cases, drawn, classes); });
 }
 
-std::array<double, 2> dice_interval_of(const std::vector<Case>& cases, std::size_t label) {
-  return interval_of(cases.size(), [&](const auto& drawn) { return mean_of(cases, drawn, label); });
+std::array<double, 2> interval_of(const std::vector<Case>& cases, std::vector<double> Case::*values, std::size_t label) {
+  return interval_of(cases.size(), [&](const auto& drawn) { return mean_of(cases, values, drawn, label); });
 }
 
 std::string Results::name_of(std::size_t label) const {

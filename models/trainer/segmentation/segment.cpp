@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -91,6 +92,8 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, const
     result.hausdorff.push_back(surfaces.hausdorff95), result.within.push_back(surfaces.within_tolerance);
     result.truth.push_back(static_cast<double>(count.truth) * cell);
     result.predicted.push_back(static_cast<double>(count.predicted) * cell);
+    const auto there = static_cast<double>(count.truth);
+    result.volume_difference.push_back(there > 0 ? std::abs(static_cast<double>(count.predicted) / there - 1) : none);
   };
   result.component_dice.assign(static_cast<std::size_t>(classes) + o.regions.size(), none);
   if (o.targets.empty()) {
@@ -120,8 +123,9 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, const
   return result;
 }
 
-const std::vector<std::vector<double> Case::*> lists_of_cases{&Case::dice,  &Case::jaccard,   &Case::hausdorff,     &Case::within,
-                                                              &Case::truth, &Case::predicted, &Case::component_dice};
+const std::vector<std::vector<double> Case::*> lists_of_cases{
+    &Case::dice,  &Case::jaccard,   &Case::hausdorff,         &Case::within,
+    &Case::truth, &Case::predicted, &Case::volume_difference, &Case::component_dice};
 
 // Combines the cases of all groups, each of which knows its own.
 void gather(const Communicator& world, std::vector<Case>& cases, const std::vector<bool>& own) {

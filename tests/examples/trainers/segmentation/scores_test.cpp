@@ -34,6 +34,7 @@ Case case_of(std::int64_t sample, std::vector<double> dice, std::vector<double> 
           .within = one,
           .truth = one,
           .predicted = one,
+          .volume_difference = one,
           .component_dice = std::move(component_dice)};
 }
 
@@ -103,6 +104,24 @@ TEST_CASE("segmentation: the largest component of a class is chosen only where i
   }
   std::ofstream(path) << R"({"classes": 5, "largest_component": [5]})";
   CHECK(has(error_text([&] { (void)read_postprocessing(path, 5); }), "has the class 5; classes are 1 to 4"));
+}
+
+TEST_CASE(
+    "segmentation: intervals are those of means over cases drawn with replacement; cases without a class are not drawn in") {
+  std::vector<Case> cases;
+  for (std::int64_t i = 0; i < 40; ++i) cases.push_back(case_of(i, {0, i % 2 == 0 ? 1.0 : 0.0, 0.7, none}, {}));
+  const auto [low, high] = interval_of(cases, &Case::dice, 1);
+  const double wide = 1.96 * 0.5 / std::sqrt(40.0);  // of a mean of 40 draws of 0 or 1
+  CHECK(low == doctest::Approx(0.5 - wide).epsilon(0.15));
+  CHECK(high == doctest::Approx(0.5 + wide).epsilon(0.08));
+  CHECK(interval_of(cases, &Case::dice, 2)[0] == doctest::Approx(0.7));
+  CHECK(interval_of(cases, &Case::dice, 2)[1] == doctest::Approx(0.7));
+  CHECK(std::isnan(interval_of(cases, &Case::dice, 3)[0]));
+  for (std::size_t i = 0; i < 39; ++i) cases[i].volume_difference[1] = none;
+  const auto one = interval_of(cases, &Case::volume_difference, 1);
+  CHECK((one[0] == 1 && one[1] == 1));
+  CHECK(mean_of(cases, &Case::volume_difference, 1).undefined == 39);
+  CHECK(std::isnan(interval_of({cases[0]}, &Case::dice, 1)[0]));
 }
 
 TEST_CASE("segmentation: regions are unions of classes") {
