@@ -160,8 +160,8 @@ printf '#!/bin/sh\nexec sh "%s" link "$@"\n' "$self" >"$tools/link"
 if [ -n "$open_mpi" ]; then
   printf '#!/bin/sh\nexec %s --map-by node --host %s:64,%s:64 "$@"\n' "$launcher" "$first" "$second" >"$tools/mpiexec"
   # shellcheck disable=SC2016  # of the script that is written
-  # On one host it needs no link, which may be down.
-  printf '#!/bin/sh\nhosts=$(printf "%%s:64" "$4" | sed s/,/:64,/g) ranks=$2\ncase $hosts in *,*) ;; *) unset OMPI_MCA_oob_tcp_if_include OMPI_MCA_btl_tcp_if_include PRTE_MCA_prte_if_include ;; esac\nshift 4\nexec %s --map-by node --host "$hosts" -n "$ranks" "$@"\n' \
+  # One host is this one, and needs no link, which may be down: then Open MPI 5 does not know its own address.
+  printf '#!/bin/sh\nhosts=$(printf "%%s:64" "$4" | sed s/,/:64,/g) ranks=$2\ncase $hosts in *,*) ;; *) hosts=localhost:64; unset OMPI_MCA_oob_tcp_if_include OMPI_MCA_btl_tcp_if_include PRTE_MCA_prte_if_include ;; esac\nshift 4\nexec %s --map-by node --host "$hosts" -n "$ranks" "$@"\n' \
     "$launcher" >"$tools/hydra"
   for settings in OMPI_MCA_plm_rsh_agent:OMPI_MCA_oob_tcp_if_include PRTE_MCA_plm_ssh_agent:PRTE_MCA_prte_if_include; do
     export "${settings%:*}=$tools/remote-shell" "${settings#*:}=$wire"
