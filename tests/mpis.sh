@@ -87,7 +87,7 @@ mpi_symbols() { nm -D --undefined-only "$folder/libmpigrad.so" | awk '{ print $N
 no_extension() { mpi_symbols && ! grep -vE '^(P?MPI_|ompi_(mpi_|request_null$)|OMPI_C_MPI_)' "$work/symbols"; }
 in_header() {
   mpi_symbols && while IFS= read -r symbol; do
-    grep -q "^int ${symbol#P}(" "$prefix/include/mpi_abi.h" || { echo "not in the ABI: $symbol"; return 1; }
+    grep -q "^[A-Za-z_]* ${symbol#P}(" "$prefix/include/mpi_abi.h" || { echo "not in the ABI: $symbol"; return 1; }
   done <"$work/symbols"
 }
 has_serial_hdf5() { about HDF5 | grep -q '^serial, rank 0'; }
