@@ -153,8 +153,8 @@ shows '`slurm.sh` on two nodes, two ranks on each: the same losses' finished fou
 
 tested='`slurm.sh` with a build for Open MPI: the same losses'
 if [ -x "$selftest" ]; then
-  mkdir "$home/open" && ln -s "$root/examples" "$home/open/examples" && ln -s "${selftest%/examples/*}" "$home/open/build"
-  edit_script open -e "s|^MPIGRAD=.*|MPIGRAD=$home/open DATA=universes|"
+  mkdir "$home/other" && ln -s "$root/examples" "$home/other/examples" && ln -s "${selftest%/examples/*}" "$home/other/build"
+  edit_script open -e "s|^MPIGRAD=.*|MPIGRAD=$home/other DATA=universes|"
   submit open && ended 900
   look_at open
   shows "$tested" finished open
