@@ -43,6 +43,12 @@ judge "the soname follows the version: $soname" soname_fits
 if [ -x "$prefix/bin/cosmoflow" ]; then
   run "$prefix/bin/cosmoflow" train "$prefix/share/mpigrad/recipes/quickstart.toml" --size 32 --describe
   judge 'an installed trainer describes the network of an installed recipe' says 'conv1'
+  share=$prefix/share/mpigrad
+  around() {
+    for file in "$share/jobs/slurm.sh" "$share/jobs/chain.sh" "$share"/modules/tcl/mpigrad/* "$share"/modules/lua/mpigrad/*.lua; do [ -s "$file" ] || return 1; done
+    [ -z "$(find "$share" -name README.md)" ]
+  }
+  judge 'job scripts and module files are installed, and no page with links to the source tree' around
 fi
 
 mkdir "$work/user"
