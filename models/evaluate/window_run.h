@@ -225,7 +225,7 @@ class Run {
       for (std::size_t peer = 0; peer < ranks; ++peer) {
         const auto box = part(i, peer, rank(), flips);
         if (box.elements() == 0) continue;
-        sums_->add(windows_, windows_.place(i), box, factor, next[peer], turn);
+        sums_->add(windows_, i, box, factor, next[peer], turn);
         next[peer] += box.elements() * classes_;
       }
   }

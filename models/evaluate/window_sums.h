@@ -22,6 +22,11 @@ class Windows {
  public:
   Windows(const Shape& extents, const SlidingWindowOptions& options);
   std::size_t size() const { return along_[0].size() * along_[1].size() * along_[2].size(); }
+  // The number of window i along each axis.
+  std::array<std::size_t, 3> number(std::size_t i) const {
+    const auto rows = along_[1].size(), columns = along_[2].size();
+    return {i / (rows * columns), i / columns % rows, i % columns};
+  }
   // Where window i begins; the last one for any i beyond.
   Place place(std::size_t i) const;
   // The first plane that window i or a later one contains; the number of planes if there is none.
@@ -66,10 +71,11 @@ class WindowSums {
   WindowSums(const Box& own, std::int64_t classes)
       : own_(own), row_((own.end[2] - own.begin[2]) * classes), plane_((own.end[1] - own.begin[1]) * row_), classes_(classes) {}
 
-  // Adds `values`, [cells of `part`, classes], of the window that begins at `place`; its weights are multiplied by `factor`.
+  // Adds `values`, [cells of `part`, classes], of window `i`; its weights are multiplied by `factor`.
   // `turn` numbers the additions of one window.
-  void add(const Windows& windows, const Place& place, const Box& part, double factor, const T* values, std::size_t turn = 0) {
-    const float rounding = rounding_of(place, turn);
+  void add(const Windows& windows, std::size_t i, const Box& part, double factor, const T* values, std::size_t turn = 0) {
+    const auto place = windows.place(i);
+    const float rounding = rounding_of(windows.number(i), turn);
     while (first_ + static_cast<std::int64_t>(planes_.size()) < part.end[0])
       planes_.emplace_back(static_cast<std::size_t>(plane_));
     const auto extents = part.extents();
@@ -103,10 +109,10 @@ class WindowSums {
   // sign. These numbers fill [0, 1) evenly over windows and turns, so that the errors of a cell cancel; and they are the same for
   // all classes of a cell. Source of the sequence: Martin Roberts, The unreasonable effectiveness of quasirandom sequences
   // (2018), with g^5 = g + 1.
-  static float rounding_of(const Place& place, std::size_t turn) {
+  static float rounding_of(const std::array<std::size_t, 3>& window, std::size_t turn) {
     constexpr std::array<double, 4> steps{0.8566748838545029, 0.7338918566271260, 0.6287067210378087, 0.5385972572236101};
-    const double at = 0.5 + steps[0] * static_cast<double>(place[0]) + steps[1] * static_cast<double>(place[1]) +
-                      steps[2] * static_cast<double>(place[2]) + steps[3] * static_cast<double>(turn);
+    const double at = 0.5 + steps[0] * static_cast<double>(window[0]) + steps[1] * static_cast<double>(window[1]) +
+                      steps[2] * static_cast<double>(window[2]) + steps[3] * static_cast<double>(turn);
     return static_cast<float>(std::min(at - std::floor(at), 0.999));
   }
   static void add(float& sum, float weight, float value, float /*rounding*/) { sum += weight * value; }

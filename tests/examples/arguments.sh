@@ -15,9 +15,11 @@ needs 'the tools are' "$tools/cosmoflow"
 
 run "$tools/cosmoflow" train --version
 judge 'cosmoflow train has no version of its own' refuses_arguments '^cosmoflow: --version is given before the command'
+run "$tools/cosmoflow" --seed 3 train
+judge 'nor cosmoflow a seed without its command' refuses_arguments '^cosmoflow: --seed is given after the command'
 for tool in cosmoflow plan universe; do
   run "$tools/$tool" --version
-  judge "$tool says its version" says '^mpigrad [0-9.]*, commit [0-9a-z.-]*$'
+  judge "$tool says its version" says '^mpigrad [0-9][0-9]*[.][0-9.]*, commit [0-9a-z][0-9a-z.-]*$'
 done
 
 # ---- what would be accepted without effect

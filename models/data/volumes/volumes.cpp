@@ -144,18 +144,22 @@ struct VolumeFolder::State {
     auto values = turned(stored_values(file), file.header.extents, type.channels, file.turn);
     if (file.extents == file.stored_extents) return values;
     const auto bytes = static_cast<double>(file.extents.elements() * type.channels) * sizeof(float);
-    require_host_memory(fmt::format("[data] {} at {}", file.images.front().string(), file.extents),
-                        (options.cubic ? 3 : 2) * bytes);
+    require_host_memory(fmt::format("[data] {} at {}", file.images.front().string(), file.extents), 2 * bytes);
     augment::Sample sample;
     sample.extents = file.stored_extents, sample.channels = type.channels, sample.values = std::move(values);
-    const auto all = augment::whole(sample.extents);
-    auto result = augment::resized(sample, all, file.extents, augment::Filter::area).values;
-    if (!options.cubic) return result;
+    const auto resampled = [&](augment::Filter filter) {
+      return augment::resized(sample, augment::whole(sample.extents), file.extents, filter).values;
+    };
+    auto values_there = resampled(augment::Filter::area);
+    if (!options.cubic) return values_there;
     // A spline is nowhere 0 in surroundings that were set to 0, and these would count as measured.
-    auto splined = augment::resized(sample, all, file.extents, augment::Filter::cubic).values;
-    for (std::size_t i = 0; i < result.size(); ++i)
-      if (result[i] == 0) splined[i] = 0;
-    return splined;
+    std::vector<bool> is_zero;
+    for (const float value : values_there) is_zero.push_back(value == 0);
+    values_there = {};
+    values_there = resampled(augment::Filter::cubic);
+    for (std::size_t i = 0; i < is_zero.size(); ++i)
+      if (is_zero[i]) values_there[i] = 0;
+    return values_there;
   }
 
   // [D, H, W, C] of the file, or of the files of all channels.

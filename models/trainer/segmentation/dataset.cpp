@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -89,14 +90,11 @@ DatasetFile read_dataset_file(const fs::path& path) {
     for (const char* name : {"channel_names", "modality"})
       if (document.contains(name)) {
         file.channels = static_cast<std::int64_t>(document.at(name).size());
-        file.modalities.assign(static_cast<std::size_t>(file.channels), "");
-        for (const auto& [key, modality] : document.at(name).items()) {  // "1" may come before "0"
-          const auto number = number_of(Json(key));
-          require(number >= 0 && number < file.channels && file.modalities[static_cast<std::size_t>(number)].empty(),
-                  "[data] {}: {} numbers its {} channels from 0, not '{}'", file.path.string(), name, file.channels,
-                  printable(key));
-          file.modalities[static_cast<std::size_t>(number)] = modality.get<std::string>();
-        }
+        std::map<std::int64_t, std::string> numbered;  // "1" may come before "0"
+        for (const auto& [key, modality] : document.at(name).items())
+          numbered.emplace(number_of(Json(key)), modality.get<std::string>());
+        file.modalities.clear();
+        for (auto& [number, modality] : numbered) file.modalities.push_back(std::move(modality));
       }
     if (document.contains("numTraining")) file.images = number_of(document.at("numTraining"));
   } catch (const Json::exception&) {

@@ -199,7 +199,7 @@ void add_keys(Keys& keys, InferOptions& o, bool scored) {
   keys.add("network.ensemble", o.ensemble, "further files of weights; the probabilities of all networks are averaged")
       .with_flag("--ensemble");
   add_overlap_key(keys, o.overlap);
-  keys.add("data.windows_per_volume", o.windows, whole(1, 1 << 20), "windows that are computed at once").instead_of("--windows");
+  keys.add("data.windows", o.windows, whole(1, 1 << 20), "windows that are computed at once").instead_of("--windows");
   keys.add("data.largest_component", o.largest_component, "keeps only the largest connected part of each class or region")
       .instead_of("--largest-component");
   keys.add("predict.mirror", o.mirror, one_of({"depth", "height", "width"}),

@@ -86,19 +86,21 @@ void compare(const Communicator& world, const DatasetFile& file, const data::Sou
 
 Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const data::Source& source, const Trained& trained,
                const std::vector<std::int64_t>& validation) {
-  Notes notes{{"program", program.name},
-              {"optimizer", o.optimizer},
-              {"samples", std::to_string(source.size())},
-              {"validation fraction", to_note(o.division)},
-              {"validation seed", std::to_string(o.division.seed)},
-              {"validation", fingerprint(source, validation)},
-              {"seed", std::to_string(o.seed)},
-              {"loss", text_of_loss(o, trained)},
-              {"augmentation",
-               fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}{}", o.foreground, o.contrast,
-                           o.brightness, o.noise, o.elastic, o.elastic_spacing, o.augment.empty() ? "" : ", " + o.augment)},
-              {"batch", std::to_string(o.batch)},
-              {"precision", precision_of(o)}};
+  Notes notes{
+      {"program", program.name},
+      {"optimizer", o.optimizer},
+      {"samples", std::to_string(source.size())},
+      {"validation fraction", to_note(o.division)},
+      {"validation seed", std::to_string(o.division.seed)},
+      {"validation", fingerprint(source, validation)},
+      {"seed", std::to_string(o.seed)},
+      {"loss", text_of_loss(o, trained)},
+      {"augmentation",
+       fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}{}{}", o.foreground, o.contrast,
+                   o.brightness, o.noise, o.elastic, o.elastic_spacing, o.augment.empty() ? "" : ", " + o.augment,
+                   o.windows == 1 ? "" : fmt::format(", {} windows of each volume in an epoch", o.windows))},
+      {"batch", std::to_string(o.batch)},
+      {"precision", precision_of(o)}};
   require(notes.emplace(program.name, to_note(program, trained)).second, "[trainer] a program cannot be called '{}'",
           program.name);
   return notes;
@@ -211,7 +213,10 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                              .width = extents.width});
   SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .final = false, .targets = regions};
   const auto fits = [&] { (void)require_memory(world, program, volumes, problem, segmenting, 0); };
-  if (problem.outputs > 0 && regions.empty()) fits();  // before volumes are read, if the number of classes is known
+  // Before volumes are read, if all ranks know the number of classes.
+  double unknown = problem.outputs > 0 && regions.empty() ? 0 : 1;
+  world.transport().allreduce(&unknown, &unknown, 1, DType::float64, CombineOp::max);
+  if (unknown == 0) fits();
   LabelCount labels(problem.outputs, ignores, classes_of(regions));
   auto reading = labels.reading(*volumes.stored, dtype_of(o));
   ValueSummary values_read(*volumes.stored);

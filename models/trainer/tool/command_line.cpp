@@ -78,7 +78,8 @@ std::optional<std::string> flag_problem(const CLI::App& app) {
   };
   search(app);
   for (const auto* command : app.get_subcommands()) search(*command);
-  if (nearest == name) return fmt::format("{} is given before the command", nearest);
+  if (nearest == name)
+    return fmt::format("{} is given {} the command", name, app.get_option_no_throw(name) != nullptr ? "before" : "after");
   const bool close = !nearest.empty() && edit_distance(name, nearest) <= std::max<std::size_t>(2, name.size() / 4);
   return fmt::format("there is no flag '{}'; {}", printable(name),
                      close ? fmt::format("did you mean '{}'?", nearest) : "--help lists the flags");

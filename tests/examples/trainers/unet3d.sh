@@ -173,7 +173,7 @@ judge 'validation samples are those of the training' refuses_bad 'is not what'
 
 # ---- several networks, mirrored windows, 16 bits, post-processing, regions
 run "$tool" predict --weights "$weights" --images "$work/new/images" --set predict.mirror=depth --set predict.mirror=width \
-  --set predict.scores=16-bit --out "$work/mirrored"
+  --set predict.scores=16-bit --set data.windows=2 --out "$work/mirrored"
 judge 'mirrored windows predict as well' cells "$work/mirrored/one.nii" "$work/new/labels/one.nii"
 ranks 2 "$tool" predict --weights "$weights" --images "$work/new/images" --set predict.mirror=depth --set predict.mirror=width \
   --set predict.scores=16-bit --grid depth=2 --out "$work/mirrored_split"

@@ -48,7 +48,7 @@ std::vector<double> all_sums(const Windows& windows, std::size_t turns) {
               *next++ = segmentation::stored_probability<T>(p[c] * (0.95F + 0.1F * static_cast<float>(random >> 8) * 0x1p-24F));
             }
           }
-      sums.add(windows, place, part, 1 / static_cast<double>(turns), values.data(), turn);
+      sums.add(windows, i, part, 1 / static_cast<double>(turns), values.data(), turn);
     }
   std::vector<double> result;
   sums.finish(extents[0], [&](std::int64_t, const std::vector<T>& plane) {
