@@ -55,11 +55,8 @@ std::vector<std::int32_t> without_ignored(const Segmented& s, std::vector<std::i
 
 // True and predicted classes in which ignored cells are background, and the number of these cells.
 std::tuple<std::vector<std::int32_t>, std::vector<std::int32_t>, std::int64_t> counted_cells(const Segmented& s) {
-  std::tuple result{s.truth, s.predicted, std::int64_t{0}};
-  auto& [truth, predicted, ignored] = result;
-  for (std::size_t i = 0; i < truth.size(); ++i)
-    if (truth[i] == data::ignored_label) truth[i] = predicted[i] = 0, ++ignored;
-  return result;
+  const auto ignored = std::count(s.truth.begin(), s.truth.end(), data::ignored_label);
+  return {without_ignored(s, s.truth), without_ignored(s, s.predicted), std::int64_t{ignored}};
 }
 
 // Keeps only the largest components of the classes or targets that are named; other cells of a target are of no class.
@@ -101,7 +98,7 @@ Case score(const Segmented& s, const Stored& stored, std::int64_t classes, const
     counts[0].both -= ignored, counts[0].predicted -= ignored, counts[0].truth -= ignored;
     for (std::int64_t c = 0; c < classes; ++c) add(counts[static_cast<std::size_t>(c)], truth, predicted, c);
     if (o.final) {
-      // The components are those of the whole prediction, of which cells are kept, too.
+      // Components of the whole prediction, as post-processing takes them.
       const auto largest = segmentation::count_classes(
           truth, without_ignored(s, segmentation::largest_components(s.predicted, stored.extents, classes)), classes);
       for (std::size_t c = 1; c < static_cast<std::size_t>(classes); ++c)

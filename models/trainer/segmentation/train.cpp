@@ -203,7 +203,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
   warn_of_geometry(world, volumes, trained, true);
   const auto& regions = trained.regions;
-  // For validation each group of ranks segments its own volumes and needs all weights.
+  // For validation each group of ranks segments its own volumes.
   auto segments_on = grid;
   if (has_blocks(o))
     segments_on = make_grid(extents.stage > 1 ? world : grid->world(),
@@ -213,7 +213,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
                              .width = extents.width});
   SegmentOptions segmenting{.grid = segments_on, .overlap = o.overlap, .dtype = dtype_of(o), .final = false, .targets = regions};
   const auto fits = [&] { (void)require_memory(world, program, volumes, problem, segmenting, 0); };
-  // Before volumes are read, if all ranks know the number of classes.
+  // Refused before volumes are read, if all ranks know the number of classes; else after that.
   double unknown = problem.outputs > 0 && regions.empty() ? 0 : 1;
   world.transport().allreduce(&unknown, &unknown, 1, DType::float64, CombineOp::max);
   if (unknown == 0) fits();
@@ -255,13 +255,13 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
   notes[geometry_note] = to_note(geometry);
   Results results;
   results.classes = scored, results.targets = regions;
-  std::unique_ptr<nn::Module> whole;
+  std::unique_ptr<nn::Module> whole;  // the validation needs all weights
   if (has_blocks(o)) {
     whole = program.network(problem);
     const nn::BuildOptions build{.seed = o.seed, .dtype = dtype_of(o), .compute = compute_of(o)};
     whole->build(loader->shape(), build);
   }
-  fits();
+  if (unknown != 0) fits();
   std::vector<std::string> values{"validation_loss"};
   for (std::int64_t c = 1; c < scored; ++c) values.push_back(fmt::format("dice_{}", c));
   const auto evaluate = [&] {
