@@ -22,10 +22,11 @@ ended() { [ "$status" -ne 0 ] && [ "$status" -ne 124 ]; }
 checked signatures,same 2 "$build/tests/mpi_messages"
 judge 'mpi_messages on 2 ranks, checked' succeeds
 
-# The same error on all three ranks.
+# The same error on all three ranks, and in what launch() prints on at least one: the first one may end the others.
 same_error() {
-  ended && [ "$(grep -c '^\[rank [012] of 3\] \[checks\] ' "$work/all")" -eq 3 ] &&
-    [ "$(sed -n 's/^\[rank [012] of 3\] \(\[checks\] .*\)/\1/p' "$work/all" | sort -u | wc -l)" -eq 1 ]
+  ended && [ "$(grep -c '^rank [012] has caught \[checks\] ' "$work/all")" -eq 3 ] &&
+    grep -q '^\[rank [012] of 3\] \[checks\] ' "$work/all" &&
+    [ "$(sed -En 's/^(rank [012] has caught|\[rank [012] of 3\]) (\[checks\] .*)/\2/p' "$work/all" | sort -u | wc -l)" -eq 1 ]
 }
 for kind in $("$program" list); do
   checked signatures,same,watchdog=30 3 "$program" "$kind"

@@ -1,7 +1,7 @@
 // Run as `mpiexec -n 3 misuse_mpi KIND` with MPIGRAD_CHECKS set; misuse_mpi.sh checks the results.
 //
 //   list     prints the kinds of tests/comm/transport/misuse.h, one per line
-//   KIND     one of them: the same error on all ranks
+//   KIND     one of them: every rank prints the error that it has caught; launch() may end other ranks before they print theirs
 //   missing  rank 1 makes no call that the others make, and works: the watchdog's message
 //   receive  rank 1 waits for a message that no rank sends: likewise
 //   stopped  rank 1 is stopped, as by a debugger, before a call
@@ -130,7 +130,15 @@ int main(int argc, char** argv) {
       allreduce(x, comm);
     }
     for (const auto& misuse : misuses())
-      if (misuse.name == kind) misuse.run(comm);
+      if (misuse.name == kind) {
+        try {
+          misuse.run(comm);
+        } catch (const std::exception& error) {
+          std::fprintf(stderr, "rank %d has caught %s\n", comm.rank(), error.what());
+          world->barrier();
+          throw;
+        }
+      }
     return 0;
   });
 }
