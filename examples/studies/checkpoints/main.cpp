@@ -46,23 +46,24 @@ std::string table_of(const std::vector<Row>& rows, const std::string& machine) {
     text += fmt::format("{:<50}{:>10}{:>10}{:>12}{:>10}\n", row.way,
                         std::isnan(row.bytes) ? "" : fmt::format("{:.2f}", 1e-6 * row.bytes), seconds(row.save),
                         seconds(row.still), seconds(row.load));
+    if (!row.same_bits.empty()) text += fmt::format("  the same bits as without a restart: {}\n", row.same_bits);
   }
   return text.substr(1);
 }
 
 std::string csv_of(const std::vector<Row>& rows) {
-  std::string text = "network,ranks,oversubscribed,simulated,way,bytes,save_seconds,still_seconds,load_seconds\n";
+  std::string text = "network,ranks,oversubscribed,simulated,way,bytes,save_seconds,still_seconds,load_seconds,same_bits\n";
   for (const auto& row : rows)
-    text += fmt::format("{},{},{},{},\"{}\",{},{},{},{}\n", row.network, row.ranks, row.oversubscribed ? 1 : 0,
+    text += fmt::format("{},{},{},{},\"{}\",{},{},{},{},{}\n", row.network, row.ranks, row.oversubscribed ? 1 : 0,
                         row.simulated ? 1 : 0, row.way, std::isnan(row.bytes) ? "" : fmt::format("{:.0f}", row.bytes),
-                        seconds(row.save), seconds(row.still), seconds(row.load));
+                        seconds(row.save), seconds(row.still), seconds(row.load), row.same_bits);
   return text;
 }
 
 // Seconds against ranks, or against the ways in order if there is only one number of ranks. Simulated values are dashed.
 void draw(const std::vector<Row>& rows, const std::filesystem::path& path, bool overwrite, const std::string& machine) {
-  plot::Figure figure(machine.empty() ? "What checkpoints cost"
-                                      : fmt::format("What checkpoints cost: measured; dashed lines simulated for {}", machine));
+  plot::Figure figure(machine.empty() ? "Costs of checkpoints"
+                                      : fmt::format("Costs of checkpoints: measured; dashed lines simulated for {}", machine));
   std::vector<std::string> networks;
   for (const auto& row : rows)
     if (std::find(networks.begin(), networks.end(), row.network) == networks.end()) networks.push_back(row.network);
@@ -107,6 +108,8 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   Options o;
   std::string out = "checkpoint-study";
   bool overwrite = false, json = false;
+  std::string file;  // of the new processes that this program starts: see restart_from()
+  app.add_option("--restart", file)->group("");
   app.add_option("--networks", o.networks, "some of cosmoflow, unet3d, resnet50")
       ->delimiter(',')
       ->check(CLI::IsMember({"cosmoflow", "unet3d", "resnet50"}));
@@ -132,6 +135,11 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
   app.add_flag("--json", json, "print one JSON document and nothing else");
   if (const int code = tool::parse(app, argc, argv, *transport); code >= 0) return code;
   return tool::finish(app, *transport, [&] {
+    if (!file.empty()) {
+      const auto hash = restart_from(file, o.networks.front(), world, o.tiny);
+      if (world.rank() == 0) fmt::print("{}\n", hash);
+      return 0;
+    }
     if (world.size() > 1 && ranks->count() > 0)
       throw tool::UsageError("--rank-counts is for a single process that starts its ranks; here there are several processes");
     std::optional<planner::Machine> machine;
@@ -178,7 +186,8 @@ int run(const std::shared_ptr<Transport>& transport, int argc, char** argv) {
                             {"bytes", row.bytes},
                             {"save_seconds", row.save},
                             {"still_seconds", row.still},
-                            {"load_seconds", row.load}});
+                            {"load_seconds", row.load},
+                            {"same_bits", row.same_bits}});
       fmt::print("{}\n", tool::to_text(document));
     });
     return 0;

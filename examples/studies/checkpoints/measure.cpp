@@ -12,7 +12,9 @@
 #include <optional>
 
 #include "comm/together.h"
+#include "examples/tools/elastic/job.h"
 #include "examples/tools/weights/npz.h"
+#include "framework/base/fnv.h"
 #include "framework/base/new_file.h"
 #include "framework/optim/optimizer.h"
 #include "models/data/compressed/compressed.h"
@@ -55,28 +57,42 @@ Network make(const std::string& name, bool tiny) {
           {1, 1, tiny ? 32 : 224, tiny ? 32 : 224, 3}};
 }
 
-// A network with the state of an optimizer after one step. Sharded: each rank has a part of the weights.
+// A network with an optimizer. Sharded: each rank has a part of the weights.
 struct State {
   State(const std::string& name, const Communicator& world, bool tiny, bool sharded) : made(make(name, tiny)) {
     auto& net = *made.net;
     const auto grid = make_grid(world, {.sample = world.size()});
     auto input = made.input;
     input[0] = world.size();
-    const auto layout = activation_layout(grid, input);
+    layout = activation_layout(grid, input);
     net.build(layout, {.seed = 1, .sharded_weights = sharded});
     adam.emplace(net, AdamAttributes{});
-    step(layout);
   }
-  void step(const LayoutPtr& layout) {
+  void step() {
     const auto x = constant(random_normal(layout->global, {.key = 2}, 0, 1, DType::float32, layout));
     Tape tape(*made.net);
     adam->step(tape.gradient(mean(square((*made.net)(x)))));
   }
   SaveOptions options() { return {.optimizer = &*adam, .info = {.step = 1}}; }
+  std::string hash() const {
+    auto all = fnv_start;
+    for (std::size_t i = 0; i < made.net->parameters().size(); ++i) {
+      const auto& value = made.net->parameters()[i].value;
+      all = fnv1a(all, {reinterpret_cast<const char*>(value.raw()), static_cast<std::size_t>(value.bytes())});
+    }
+    return fmt::format("{:016x}", all);
+  }
 
   Network made;
+  LayoutPtr layout;
   std::optional<Adam> adam;
 };
+
+std::string quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
 
 double bytes_in(const fs::path& folder) {
   double bytes = 0;
@@ -126,6 +142,7 @@ class Measurement {
   std::vector<Row> run() {
     const bool first = world_.rank() == 0;
     State state(network_, world_, o_.tiny, false);
+    state.step();
     auto& net = *state.made.net;
     const auto file = folder_ / newest_checkpoint;
     const auto load = [&] { (void)load_checkpoint(file, net, {.optimizer = &*state.adam}); };
@@ -169,18 +186,30 @@ class Measurement {
     a_file_per_rank(net);
     if (world_.size() > 1) {
       State parts(network_, world_, o_.tiny, true);
+      parts.step();
       add(
           every_rank_its_part, [&] { return save_checkpoint(file, *parts.made.net, world_, parts.options()), 0.0; },
           [&] { (void)load_checkpoint(file, *parts.made.net, {.optimizer = &*parts.adam}); });
     }
     formats(net);
-    // From an empty process to its next step.
-    add(
-        restart, [&] { return save_checkpoint(file, net, world_, state.options()), 0.0; },
-        [&] {
-          State again(network_, world_, o_.tiny, false);
-          (void)load_checkpoint(file, *again.made.net, {.optimizer = &*again.adam});
-        });
+    if (world_.transport().in_one_process()) {
+      const auto command = fmt::format("{} --transport threads --ranks {} --restart {} --networks {} {}",
+                                       quoted(fs::read_symlink("/proc/self/exe").string()), world_.size(),
+                                       quoted(fs::absolute(file).string()), network_, o_.tiny ? "--tiny" : "");
+      std::vector<std::string> hashes;
+      add(
+          restart, [&] { return save_checkpoint(file, net, world_, state.options()), 0.0; },
+          [&] {
+            if (first) hashes.push_back(elastic::output_of(command));
+          });
+      together(world_, [&] {
+        for (const auto& hash : hashes) require(!hash.empty(), "[study] the new process has failed: {}", command);
+      });
+      state.step();
+      const auto expected = state.hash() + "\n";
+      const auto same = [&](const std::string& hash) { return hash == expected; };
+      if (first) rows_.back().same_bits = std::all_of(hashes.begin(), hashes.end(), same) ? "yes" : "no";
+    }
     if (first) fs::remove_all(folder_);
     return std::move(rows_);
   }
@@ -289,14 +318,12 @@ Row determinism(const Communicator& world, const Options& o, const std::string& 
           .bytes = none};
   const auto time = [&](const Communicator& comm) {
     State state(network, comm, o.tiny, false);
-    auto input = state.made.input;
-    input[0] = comm.size();
-    const auto layout = activation_layout(make_grid(comm, {.sample = comm.size()}), input);
+    state.step();
     std::vector<double> times;
     for (int i = 0; i < 2 * o.rounds + 1; ++i) {
       comm.transport().barrier();
       const double start = now();
-      state.step(layout);
+      state.step();
       comm.transport().barrier();
       times.push_back(now() - start);
     }
@@ -310,6 +337,13 @@ Row determinism(const Communicator& world, const Options& o, const std::string& 
 }
 
 }  // namespace
+
+std::string restart_from(const fs::path& file, const std::string& network, const Communicator& world, bool tiny) {
+  State state(network, world, tiny, false);
+  (void)load_checkpoint(file, *state.made.net, {.optimizer = &*state.adam});
+  state.step();
+  return state.hash();
+}
 
 std::vector<Row> measure(const Communicator& world, const Options& options, int cores) {
   std::vector<Row> rows;

@@ -5,7 +5,7 @@
 
 Each platform saves weights and both moments of Adam, as `checkpoint_study` does, loads them, and restarts: a new process imports
 the platform, makes the variables, loads, and takes one step of Adam, whose result is compared bit for bit with that of the
-process that saved. Layers are not run: a step is Adam's, with the same gradients. Times are those of the fastest round, in seconds:
+process that saved. Layers are not run: a step is Adam's, with the same gradients. Times are medians of the rounds, in seconds:
 
     returns   until the call returns and training goes on
     saved     until everything is on the disk: the script calls fsync() for platforms that do not
@@ -24,6 +24,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -247,6 +248,8 @@ class TensorFlow:
 
     def save(self, folder, way):
         background = 'background' in way
+        if background:  # Keras' variables can be copied once only (TensorFlow 2.21, Keras 3)
+            self.checkpoint = self.tf.train.Checkpoint(values=self.values, adam=self.adam)
         options = self.tf.train.CheckpointOptions(experimental_enable_async_checkpoint=background)
         self.checkpoint.write(str(folder / 'checkpoint'), options=options)
         return self.checkpoint.sync if background else None
@@ -335,7 +338,7 @@ def measure(network, platform, rounds, folder):
             same = found['bits'] == bits_of(state)
             state.load(folder, way)
         row = {'network': network, 'platform': platform, 'way': way, 'version': state.version, 'bytes': size, 'same_bits': same}
-        row.update({name: f'{min(list_):.4f}' for name, list_ in lists.items()})
+        row.update({name: f'{statistics.median(list_):.4f}' for name, list_ in lists.items()})
         yield row
         meet()
     if first:
@@ -367,13 +370,14 @@ def main():
         begin = [subprocess.Popen([sys.executable, *sys.argv], env={**variables, 'DCP_RANK': str(r)}) for r in range(arguments.processes)]
         return int(any([process.wait() != 0 for process in begin]))
     new = not arguments.out.exists()
+    measured, missing = [], []
     with open(arguments.out if RANK == 0 else os.devnull, 'a', newline='', encoding='utf-8') as file:
         writer = csv.DictWriter(file, FIELDS)
         if new:
             writer.writeheader()
         for platform in arguments.platforms.split(','):
             if importlib.util.find_spec(PLATFORMS[platform]) is None:
-                print(f'{platform}: missing, pip install {PLATFORMS[platform]}')
+                missing.append(platform)
                 continue
             for network in arguments.networks.split(','):
                 for row in measure(network, platform, arguments.rounds, arguments.out.with_suffix('.files')):
@@ -382,6 +386,9 @@ def main():
                     if RANK > 0:
                         continue
                     print(', '.join(f'{name} {value}' for name, value in row.items()))
+            measured.append(f"{platform} {row['version']}")
+    if RANK == 0:
+        print(f"measured: {', '.join(measured) or 'none'}\nmissing: {', '.join(missing) or 'none'}")
     return None
 
 

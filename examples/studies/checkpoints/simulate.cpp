@@ -25,7 +25,7 @@ class Simulation {
     for (const auto& row : measured_) {
       if (row.network != network_ || row.ranks != 1) continue;
       Row next = row;
-      next.ranks = p_, next.oversubscribed = false, next.simulated = true;
+      next.ranks = p_, next.oversubscribed = false, next.simulated = true, next.same_bits = "";
       if (row.way == rank_0_writes) {
         next.save = next.still = write(row, 1) + agree;
         next.load = read(row, 1, p_);
@@ -48,7 +48,7 @@ class Simulation {
         next.save = next.still = write(all, p_) + agree;
         next.load = read(all, p_, 1);
       } else if (row.way == restart) {
-        // Building and a step take the time that the measured restart took in addition to loading; gradients are added up.
+        // Start, building and a step take the time that the measured restart took in addition to loading; gradients are added up.
         next.save = next.still = write(row, 1) + agree;
         next.load = std::max(0.0, row.load - all.load) + read(all, 1, p_) + collective(CollectiveKind::allreduce, weights.bytes);
       } else if (row.way.starts_with("weights: ")) {

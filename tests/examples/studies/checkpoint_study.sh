@@ -22,6 +22,8 @@ for network in cosmoflow unet3d resnet50; do
   judge "$network on one rank" table $network 1 threads 8
   judge "$network on two" table $network 2 threads 10
 done
+restarted() { [ "$(grep -c '"restart: .*,yes$' "$work/threads/checkpoints.csv")" -eq 6 ] && ! grep -q ',no$' "$work/threads/checkpoints.csv"; }
+judge 'a new process continues with the same bits' restarted
 judge 'a picture' test -s "$work/threads/checkpoints.png"
 judge 'no other file is left' test "$(ls "$work/threads" | wc -l)" -eq 2
 run "$study" --tiny --rounds 1 --out "$work/threads"
