@@ -11,17 +11,21 @@ namespace mpigrad::contacts {
 ContactScore contact_score(const Predictions& predictions, std::int64_t side) {
   const auto s = static_cast<std::size_t>(side), width = static_cast<std::size_t>(predictions.outputs);
   const auto near = static_cast<std::size_t>(nearest_counted);
-  double exist = 0, predicted = 0, both = 0, equal = 0, cells = 0;
+  double exist = 0, predicted = 0, both = 0, equal = 0, cells = 0, all = 0, all_found = 0;
   for (std::size_t i = 0; i < predictions.samples.size(); ++i)
     for (std::size_t row = 0; row < s; ++row)
       for (std::size_t column = 0; column < s; ++column) {
         const bool is = predictions.truth[(i * s + row) * s + column] > 0.5;
         const bool says = predictions.predicted[i * width + row * s + column] > 0;
-        equal += is == says, cells += 1;
+        equal += is == says, cells += 1, all += is, all_found += is && says;
         if (column < row + near) continue;  // each pair once
         exist += is, predicted += says, both += is && says;
       }
-  return {.found = both / exist, .right = both / predicted, .cells = equal / cells};
+  const auto share = [](double part, double of) { return of > 0 ? part / of : std::numeric_limits<double>::quiet_NaN(); };
+  return {.found = share(both, exist),
+          .right = share(both, predicted),
+          .all_found = share(all_found, all),
+          .cells = share(equal, cells)};
 }
 
 std::vector<double> latent_means(const Predictions& predictions, std::int64_t latent) {

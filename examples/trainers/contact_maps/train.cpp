@@ -27,9 +27,9 @@ struct Scored {
   double loss = 0, r2 = std::numeric_limits<double>::quiet_NaN();
 
   static std::vector<std::string> names() {
-    return {"validation_loss", "contacts_found", "contacts_right", "cells_right", "native_r2"};
+    return {"validation_loss", "contacts_found", "contacts_right", "all_contacts_found", "cells_right", "native_r2"};
   }
-  std::vector<double> values() const { return {loss, contacts.found, contacts.right, contacts.cells, r2}; }
+  std::vector<double> values() const { return {loss, contacts.found, contacts.right, contacts.all_found, contacts.cells, r2}; }
 };
 
 double loss_of(const Predictions& p, std::int64_t latent) {
@@ -186,7 +186,7 @@ int train(const Communicator& world, const TrainOptions& o) {
   };
   const auto text = [](const EpochRow& row) {
     return fmt::format("validation {:.2f}, contacts found {:.3f}, R2 of native contacts {:.3f}", row.values[0], row.values[1],
-                       row.values[4]);
+                       row.values[5]);
   };
   return trainer::run_training(
       world, o, extents, out,
@@ -225,8 +225,10 @@ int train(const Communicator& world, const TrainOptions& o) {
                fmt::print("{}\n", tool::to_text(run));
                return;
              }
-             fmt::print("\nof the contacts of chains not trained on {:.1f} % are found, of those predicted {:.1f} % are right\n",
-                        100 * scored.contacts.found, 100 * scored.contacts.right);
+             fmt::print(
+                 "\nof the contacts of chains not trained on {:.1f} % are found ({:.1f} % with nearer residues), of those "
+                 "predicted {:.1f} % are right\n",
+                 100 * scored.contacts.found, 100 * scored.contacts.all_found, 100 * scored.contacts.right);
              if (std::isfinite(scored.r2))
                fmt::print("R2 of a linear fit of the fraction of native contacts to the latent variables: {:.3f}\n", scored.r2);
              fmt::print("{}\nwritten to {}: {}\n", last, out.folder(), joined(out.written(files), ", "));

@@ -128,9 +128,11 @@ TEST_CASE("contact maps: scores of contacts and of a linear fit") {
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) p.truth[i * 16 + 3] = 1;
   for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) p.predicted[i * 18 + 3] = 2;
   for (std::size_t i = 0; i < 3; ++i) p.predicted[i * 18 + 16] = static_cast<double>(i) + 0.5;
+  p.truth[0] = 1, p.predicted[0] = 2;  // of a residue with itself
   const auto score = contacts::contact_score(p, 4);
   CHECK(score.found == 0.5);
   CHECK(score.right == 0.5);
+  CHECK(score.all_found == doctest::Approx(2.0 / 3));
   CHECK(score.cells == doctest::Approx(46.0 / 48));
   CHECK(contacts::latent_means(p, 1) == std::vector<double>{0.5, 1.5, 2.5});
 
