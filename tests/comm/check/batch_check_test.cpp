@@ -7,6 +7,7 @@
 #include "comm/check/batch_check.h"
 #include "comm/collectives/collectives.h"
 #include "comm/distributed/invariant.h"
+#include "models/losses/contrastive/dino.h"
 #include "models/losses/contrastive/pairs.h"
 #include "models/losses/contrastive/spread.h"
 #include "models/losses/contrastive/statistics.h"
@@ -56,6 +57,12 @@ TEST_CASE("invariant: losses of the library do not depend on how a batch is divi
           "lejepa", [](auto& z, auto&, auto& c) { return lejepa(z, c, {.key = 1}, {.sigreg = {.slices = 7}}); }, x, comm);
       require_invariant(
           "koleo", [](auto& z, auto&, auto& c) { return koleo(z[0], c); }, x, comm);
+      // The centre is the mean of the whole batch: wrong if a rank takes its own.
+      const auto self_distilled = [](auto& z, auto&, auto& c) {
+        const Tensors student{z[0], z[1]}, teacher{constant(z[1]), constant(z[0])};
+        return dino(student, teacher, next_centre(zeros({4}, DType::float64), teacher, c), c);
+      };
+      require_invariant("dino", self_distilled, x, comm);
       require_invariant("clip", [](auto& z, auto& same, auto& c) { return clip(z[0], z[1], same[0], c); }, x, comm,
                         {.same = {full({}, 1.1, DType::float64)}});
       require_invariant(
