@@ -116,8 +116,10 @@ def page(tables, chosen, size, out, records, build):
     complete = True
     text = [f'<!doctype html><html lang="en"><meta charset="utf-8"><title>mpigrad: published and own results</title><style>{STYLE}</style>',
             "<h1>Published results, and ours</h1>",
-            f"<p>Written by <code>sh examples/studies/reproduce.sh{' --quick' if size == 'quick' else ''}</code>, {datetime.date.today()}, "
-            f"commit {next(iter(records.values()))['commit']}, {html.escape(machine())}. "
+            f"<p>Written by <code>sh examples/studies/reproduce.sh{' --quick' if size == 'quick' else ''}"
+            f"{''.join(' ' + d for d in chosen) if len(chosen) < len(tables['document']) else ''}</code>, {datetime.date.today()}, "
+            f"commit {', '.join(dict.fromkeys(r['commit'] for r in records.values()))}, "
+            f"{html.escape('; '.join(dict.fromkeys(r['machine'] for r in records.values())))}. "
             + ("Quick runs: small data and few seeds show that every study runs; numbers to quote come from the full runs.</p>" if size == "quick" else "Full runs.</p>")]
     for document in tables["document"]:
         if document["name"] not in chosen:
@@ -130,6 +132,8 @@ def page(tables, chosen, size, out, records, build):
             text.append(f'<tr><td>{html.escape(claim["published"])}</td><td>{html.escape(claim["where"])}</td><td class="own">{own}</td>'
                         f'<td>{html.escape(claim["differs"])}</td><td>{claim["run"]}</td></tr>')
         text.append("</table>")
+        if "not_shown" in document:
+            text.append(f'<p>Not shown: {html.escape(document["not_shown"])}</p>')
         for run in (r for r in tables["run"] if r["document"] == document["name"]):
             record = records[run["name"]]
             command = record["command"].replace(str(build), "build/examples").replace(str(ROOT) + "/", "")

@@ -52,7 +52,7 @@ std::string gain_in_words(const Finding& f, const SizeResult& small, const SizeR
 }
 
 std::string floor_in_words(const Finding& f, const SizeResult& large, const View& of_large) {
-  auto words = fmt::format("What a Gaussian field in these volumes says about it would allow a factor {}, which is {} {:.0f}; ",
+  auto words = fmt::format("The limit of a Gaussian field in these volumes allows a factor {}, which is {} {:.0f}; ",
                            number(f.floor_gain), f.floor_allows ? "at least" : "less than", published.factor);
   if (of_large.cube.wide.high < of_large.floor)
     return words + fmt::format("the error at {}^3 is below that floor ({} of it), as fields that are not Gaussian allow.",
