@@ -10,7 +10,6 @@
 #include "examples/studies/plan/networks.h"
 #include "examples/studies/plan/planner/search/search.h"
 #include "framework/base/joined.h"
-#include "framework/optim/optimizer.h"
 #include "models/nn/describe.h"
 #include "models/trainer/plot/figure.h"
 #include "models/trainer/tool/command_line.h"
@@ -166,7 +165,7 @@ void print(const BestOptions& o, const planner::Machine& machine, const std::vec
 
 planner::SearchOptions search_options(const BestOptions& o, const planner::Machine& machine) {
   planner::SearchOptions s{.ranks = static_cast<int>(o.ranks), .batch = o.batch};
-  s.optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
+  s.optimizer = planner::adam_on(machine);
   s.own_grids = !o.uniform, s.stages = static_cast<int>(o.stages);
   s.best = static_cast<int>(o.best), s.traced = static_cast<int>(o.candidates);
   s.sample_bytes = o.sample_bytes;

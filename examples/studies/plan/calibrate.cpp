@@ -64,7 +64,7 @@ double seconds_of(const std::function<Tensor()>& f) {
 // Peaks of a rank's device: large products, passes over large tensors, and empty ops.
 planner::Device measured_device() {
   const bool gpu = current_device() == DeviceKind::cuda;
-  planner::Device device{.name = gpu ? cuda::name() : processor()};
+  planner::Device device{.name = gpu ? cuda::name() : processor(), .gpu = gpu};
   device.memory = gpu ? static_cast<double>(cuda::total_memory())
                       : static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   if (gpu) {

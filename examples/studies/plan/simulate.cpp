@@ -15,7 +15,6 @@
 #include "examples/studies/plan/planner/search/layer_grids.h"
 #include "examples/studies/plan/planner/simulation/program.h"
 #include "examples/studies/plan/scaling.h"
-#include "framework/optim/optimizer.h"
 #include "models/trainer/options.h"
 #include "models/trainer/run.h"
 #include "models/trainer/tool/command_line.h"
@@ -56,7 +55,7 @@ void simulate(const SimulateOptions& o, Run& run) {
       throw UsageError(
           fmt::format("--grid {}: {} has {} places along {}", o.grid, o.network, subject.input[d + 1], axes[d].first));
   planner::SearchOptions laid{.ranks = run.ranks, .batch = o.batch};
-  laid.optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
+  laid.optimizer = planner::adam_on(run.machine);
   const int node_ranks = planner::working_node_ranks(run.machine, run.ranks, static_cast<int>(o.node_ranks));
   const bool tf32 = run.choice.precision == "tf32";
   planner::SimulateOptions options{

@@ -24,7 +24,7 @@ double step_of_all(const Task& task, const planner::Machine& machine, int worker
   planner::Subject subject{.make = [&](bool) { return task.make(); }, .input = sample_shape(task)};
   planner::SearchOptions options{.ranks = workers, .batch = workers * batch};
   options.optimizer = [&](Parameters& parameters) {
-    return std::make_unique<SGD>(parameters, SGDAttributes{.momentum = task.momentum});
+    return std::make_unique<SGD>(parameters, SGDAttributes{.momentum = task.momentum, .replicated = machine.device.gpu});
   };
   const planner::Choice choice{.grid = {.sample = workers}};
   const int rank = planner::representative_rank(choice.grid);

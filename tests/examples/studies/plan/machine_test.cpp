@@ -21,7 +21,7 @@ using namespace mpigrad::planner;
 
 namespace {
 
-auto values(const Device& d) { return std::tie(d.name, d.memory, d.memory_bandwidth, d.launch, d.flops, d.efficiency); }
+auto values(const Device& d) { return std::tie(d.name, d.memory, d.memory_bandwidth, d.launch, d.gpu, d.flops, d.efficiency); }
 auto values(const Level& l) { return std::tie(l.name, l.ranks, l.latency, l.bandwidth, l.sharing); }
 auto values(const Disk& d) { return std::tie(d.read, d.write, d.rank_read, d.rank_write); }
 auto values(const MeasuredOp& o) { return std::tie(o.op, o.in, o.out, o.ranks, o.flops, o.bytes, o.seconds); }
@@ -179,6 +179,7 @@ TEST_CASE("machine: what is written is read again, digit by digit") {
   machine.device.memory = 1e9 / 3;
   machine.device.memory_bandwidth = 1e300;
   machine.device.launch = 5e-324;
+  machine.device.gpu = true;
   machine.levels[0].latency = 0.1 + 0.2;
   machine.levels[0].sharing = 1;
   machine.levels[1].sharing = 4.0 / 3;

@@ -19,6 +19,7 @@ struct Device {
   // Fractions of these peaks that ops of a kind reach, from 0 to 1: "conv", "linear", "other"; of the bandwidth: "memory".
   std::map<std::string, double> efficiency{};
   double launch = 0;  // seconds that every op costs
+  bool gpu = false;   // on GPUs every rank makes all of the optimizer's updates (framework/optim/division.h)
 };
 
 // A level of the network, starting with the innermost: the ranks that it connects, and the cost of a message between two of them.

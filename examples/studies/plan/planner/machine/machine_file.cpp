@@ -208,11 +208,12 @@ const Keys efficiencies{"conv",         "linear",       "other",       "memory",
 
 Device read_device(File& file, const Section& top) {
   const Section section(file, top.table("device"), "[device]", "device",
-                        {"name", "memory", "memory_bandwidth", "launch", "flops", "efficiency"});
+                        {"name", "memory", "memory_bandwidth", "launch", "gpu", "flops", "efficiency"});
   Device device{.name = section.filled_text("name"),
                 .memory = section.number("memory", positive),
                 .memory_bandwidth = section.number("memory_bandwidth", positive),
-                .launch = section.number("launch", from_zero)};
+                .launch = section.number("launch", from_zero),
+                .gpu = section.has("gpu") && section.flag("gpu")};
   const Section flops(file, section.table("flops"), "[device.flops]", "device.flops", flop_types);
   flops.node("float32");
   for (const auto type : flop_types)

@@ -36,6 +36,7 @@ std::string to_toml(const Machine& machine) {
   put(text, "memory", device.memory);
   put(text, "memory_bandwidth", device.memory_bandwidth);
   put(text, "launch", device.launch);
+  if (device.gpu) text += "gpu = true\n";
   text += "\n[device.flops]\n";
   for (const auto& [type, flops] : device.flops) put(text, type, flops);
   if (!device.efficiency.empty()) text += "\n[device.efficiency]\n";

@@ -59,7 +59,7 @@ Estimate::Result Estimate::of(const Choice& choice) const {
     if (axes[a] > 1) near[a] = at_level(farthest_level(machine_, g, 0, strides[a]));
   const auto channels = link(parts), far = link(ranks);
   // As Division does; weights in blocks are not divided.
-  const bool divided = parts == 1 && ranks > 1 && whole_.optimizer_bytes >= Division::least_state;
+  const bool divided = !machine_.device.gpu && parts == 1 && ranks > 1 && whole_.optimizer_bytes >= Division::least_state;
   Result result;
   double backward = 0, work = 0;
   for (const auto& [at, of, product, needs] : works_) {

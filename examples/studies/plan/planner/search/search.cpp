@@ -108,6 +108,12 @@ StepTrace traced(const Subject& subject, const Choice& choice, const SearchOptio
   return trace_step(*net, input, options, rank, ranks_of(choice.grid), {.events = true});
 }
 
+std::function<std::unique_ptr<Optimizer>(Parameters&)> adam_on(const Machine& machine) {
+  return [gpu = machine.device.gpu](Parameters& parameters) {
+    return std::make_unique<Adam>(parameters, AdamAttributes{.replicated = gpu});
+  };
+}
+
 bool Choice::operator==(const Choice& other) const { return to_string(*this) == to_string(other); }
 
 std::string grid_text(const GridExtents& g, const nn::LayerSplit& split) {
