@@ -283,7 +283,9 @@ int run_training(const Communicator& world, const Options& o, const GridExtents&
     return s.hooks.text(row) + remarks(row.report);
   };
   if (silent) {
-    const TrainerOptions bare{.fit = options.fit, .most_minutes = options.most_minutes, .progress = options.progress};
+    TrainerOptions bare{.fit = options.fit, .most_minutes = options.most_minutes, .progress = options.progress};
+    // Gradients without communication are wrong, and weights might diverge.
+    bare.fit.learning_rate = [](std::int64_t) { return 0.0; };
     const auto result = mpigrad::train(s.net, *optimizer, *loader, world, {.loss = s.hooks.loss}, bare);
     if (first && o.json)
       fmt::print("{}\n", tool::to_text({{"program", s.program},

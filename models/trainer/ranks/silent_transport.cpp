@@ -39,16 +39,19 @@ class SilentTransport final : public ForwardingTransport {
  private:
   // Fills the result with this rank's own part, as far as this rank has it.
   void give_own_part(const Collective& call) const {
-    if (call.out == nullptr || call.in == call.out || block_traits_of(call.kind).in_place) return;
+    if (call.out == nullptr || block_traits_of(call.kind).in_place) return;
     const auto from = sent_slice(call, rank(), rank()), to = received_slice(call, rank(), rank());
     const auto item = size_of(call.type);
     auto* out = static_cast<std::byte*>(call.out);
     const auto* own = static_cast<const std::byte*>(call.in) + from.first * item;
     const auto* place = out + to.first * item;
-    const auto all = moved_elements(call, rank()).out;
-    const bool in_place = own == place;  // the smaller buffer is part of the larger one
-    if (!in_place && all > 0) std::memset(out, 0, static_cast<std::size_t>(all * item));
-    if (!in_place && to.count > 0) std::memcpy(out + to.first * item, own, static_cast<std::size_t>(to.count * item));
+    const auto all = moved_elements(call, rank()).out, end = to.first + to.count;
+    const auto clear = [&](std::int64_t first, std::int64_t last) {
+      if (last > first) std::memset(out + first * item, 0, static_cast<std::size_t>((last - first) * item));
+    };
+    if (own == place) return clear(0, to.first), clear(end, all);  // the smaller buffer is part of the larger one
+    clear(0, all);
+    if (to.count > 0) std::memcpy(out + to.first * item, own, static_cast<std::size_t>(to.count * item));
   }
 
   Pending started(std::span<const Message> sends, std::span<const Message> receives, DType type,

@@ -162,7 +162,7 @@ TEST_CASE("silent: a rank gets its own part of every call, zeros for the others'
       for (int q = 0; q < 3; ++q) CHECK(out[static_cast<std::size_t>(q)] == (q == r ? in[0] : 0));
       std::vector<double> all{5, 6, 7};
       each->allgather(all.data() + r, all.data(), ones, DType::float64);
-      CHECK(all == std::vector<double>{5, 6, 7});
+      for (int q = 0; q < 3; ++q) CHECK(all[static_cast<std::size_t>(q)] == (q == r ? 5 + r : 0));
       double part = -1;
       each->reduce_scatter(in.data(), &part, ones, DType::float64, CombineOp::sum);
       CHECK(part == in[static_cast<std::size_t>(r)]);
