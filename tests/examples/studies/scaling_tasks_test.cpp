@@ -75,7 +75,7 @@ std::string usage_error(const std::function<void()>& body) {
 }  // namespace
 
 TEST_CASE("scaling tasks: samples are functions of the seed and their number") {
-  for (const char* name : {"lattice", "folding", "contrastive"}) {
+  for (const char* name : {"lattice", "lattice-27", "folding", "contrastive"}) {
     CAPTURE(name);
     const TaskOptions small{.seed = 3, .training = 40, .test = 20};
     const auto task = make_task(name, small), again = make_task(name, small);
@@ -128,6 +128,23 @@ TEST_CASE("scaling tasks: contact maps are symmetric, and their own targets") {
       }
     }
     CHECK(apart > 2);  // it is folded
+  }
+}
+
+TEST_CASE("scaling tasks: maps of simulated chains of 21 residues are padded, symmetric, and their own targets") {
+  const auto task = make_task("contact-maps", {.training = 20, .test = 1}),
+             more = make_task("contact-maps", {.training = 260, .test = 1});
+  for (std::int64_t sample = 0; sample < 20; ++sample) {
+    const auto map = values_of(*task.training, sample);
+    REQUIRE(map.size() == 22 * 22);
+    CHECK(task.training->targets(sample) == map);
+    CHECK(values_of(*more.training, sample) == map);
+    for (std::size_t i = 0; i < 22; ++i)
+      for (std::size_t j = 0; j < 22; ++j) {
+        REQUIRE(map[i * 22 + j] == map[j * 22 + i]);
+        if (i == 21) CHECK(map[i * 22 + j] == 0);
+        else if (j < 21 && (j > i ? j - i : i - j) < 3) CHECK(map[i * 22 + j] == 1);
+      }
   }
 }
 
@@ -229,7 +246,7 @@ TEST_CASE("scaling tasks: names, and options that a task cannot have") {
   CHECK(has(unknown, "lattice-norm"));
   CHECK(has(usage_error([] { make_task("folding", {.folder = "pictures"}); }), "folder"));
   CHECK(has(usage_error([] { make_task("lattice", {.training = -1}); }), "-1 training samples"));
-  for (const char* name : {"lattice", "lattice-norm", "folding", "contrastive"}) {
+  for (const char* name : {"lattice", "lattice-27", "lattice-norm", "folding", "contact-maps", "contrastive"}) {
     CAPTURE(name);
     const auto task = make_task(name, {.training = 1, .test = 1});
     CHECK(task.name == name);

@@ -53,6 +53,8 @@ Task quadratic(const TaskOptions& options);
 Task lattice(const TaskOptions& options);
 Task lattice_norm(const TaskOptions& options);  // the same with batch norm
 Task folding(const TaskOptions& options);
+Task contact_maps(const TaskOptions& options);
+Task lattice_27(const TaskOptions& options);
 Task images(const TaskOptions& options);
 Task contrastive(const TaskOptions& options);
 

@@ -16,6 +16,8 @@ const std::map<std::string, Entry>& entries() {
       {"lattice", {"defects in images of crystals, by a convolutional network", lattice}},
       {"lattice-norm", {"the same, by a network with batch norm", lattice_norm}},
       {"folding", {"contact maps of folding chains through a code of 16 numbers, by an autoencoder", folding}},
+      {"contact-maps", {"contact maps of simulated chains, by the published variational autoencoder", contact_maps}},
+      {"lattice-27", {"27 classes of simulated lattices of 85 x 120 pixels, by a ResNet-18", lattice_27}},
       {"images", {"classes of a folder of images, by a ResNet-50", images}},
       {"contrastive", {"which two images show the same crystal, by embeddings compared within a worker's batch", contrastive}},
   };
