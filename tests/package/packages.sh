@@ -1,10 +1,12 @@
 #!/bin/sh
-# Packages and releases: recipes, module files, the bill of materials, the source archive, and a configuration without network by
-# a user without rights. Prints `failed: NAME` for each failed test and ends with `N passed, M failed, K skipped`.
+# Packages and releases: recipes, module files, the bill of materials, the source archive; without network and by a user without
+# rights a configuration, and as a long test build, installation and self-test. Prints `failed: NAME` for each failed test and
+# ends with `N passed, M failed, K skipped`.
 set -u
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 . "$root/examples/packaging/packages.sh"
+choose_launcher
 . "$root/tests/suite.sh"
 packaging=$root/examples/packaging
 version=$(sed -n "s/^project(.*, version: '\([^']*\)'.*/\1/p" "$root/meson.build")
@@ -54,6 +56,16 @@ else
   isolated meson setup "$work/user/build" "$root" --prefix="$work/user/prefix" --wrap-mode=nodownload --buildtype=release -Dcuda=disabled
   judge 'the build is configured without network' says 'Build targets in project'
   judge 'nothing asked for rights or for the network' no_file "$work/user/called"
+  if [ -n "${MPIGRAD_TEST_ALL:-}" ]; then
+    limit=3000
+    isolated ninja -C "$work/user/build" install
+    unset limit
+    judge 'it is built and installed' succeeds
+    # shellcheck disable=SC2016,SC2086  # expanded there; MPIEXEC may hold options
+    isolated sh -c 'PATH=$PATH:/usr/sbin:/sbin ip link set lo up; exec "$@"' sh $MPIEXEC -n 2 "$work/user/prefix/bin/mpigrad-selftest"
+    judge 'the installed self-test passes on two ranks' says ' passed, 0 failed'
+    judge 'none of this asked for them either' no_file "$work/user/called"
+  fi
   built=$work/user/build
 
   # ---- module files
