@@ -41,6 +41,11 @@ def read_claims(path):
     return tables
 
 
+def rounded(cell):
+    """Four digits of a number with more than the documents print."""
+    return f"{float(cell):.4g}" if re.fullmatch(r"-?[\d.]{14,}(e[-+]?\d+)?", cell) else cell
+
+
 def look_up(folder, place):
     """A value of a run's files: [file, row, column] of CSV, [file, path] of JSON, [file, regular expression] of text."""
     path = folder / place[0]
@@ -48,9 +53,9 @@ def look_up(folder, place):
         with open(path, newline="") as file:
             rows = list(csv.DictReader(file))
         if place[1] in ("first", "last"):
-            return rows[0 if place[1] == "first" else -1][place[2]]
+            return rounded(rows[0 if place[1] == "first" else -1][place[2]])
         wanted = dict(item.split("=", 1) for item in place[1].split(";"))
-        return next(row for row in rows if all(row[key] == value for key, value in wanted.items()))[place[2]]
+        return rounded(next(row for row in rows if all(row[key] == value for key, value in wanted.items()))[place[2]])
     if path.suffix == ".json":
         value = json.loads(path.read_text())
         for key in place[1].split("/"):
@@ -95,7 +100,7 @@ def shown_file(path):
     if path.suffix == ".csv":
         with open(path, newline="") as file:
             header, *rows = csv.reader(file)
-        cells = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in rows)
+        cells = "".join("<tr>" + "".join(f"<td>{html.escape(rounded(c))}</td>" for c in row) + "</tr>" for row in rows)
         return f'<div class="scroll"><table><tr>{"".join(f"<th>{html.escape(c)}</th>" for c in header)}</tr>{cells}</table></div>'
     return f"<pre>{html.escape(path.read_text(errors='replace'))}</pre>"
 
