@@ -127,7 +127,11 @@ TEST_CASE("volumes: two epochs of three passes have the batches of six epochs") 
     options.passes = 3;
     const data::Loader two(std::make_shared<Scans>(), options);
     CHECK(batches({}, options, 2) == expected);
-    CHECK(batches({.sample = 2, .depth = 2}, options, 2) == expected);
+    for (const auto& [store, collective] : {std::pair{0, false}, {0, true}, {1 << 20, false}}) {
+      auto shared = options;
+      shared.store_bytes = store, shared.collective = collective;
+      CHECK(batches({.sample = 2, .depth = 2}, shared, 2) == expected);
+    }
     CHECK(two.steps() == 3 * six.steps());
     CHECK(two.samples() == 3 * six.samples());
     const auto of_pass = six.steps();
