@@ -74,12 +74,16 @@ struct State {
     adam->step(tape.gradient(mean(square((*made.net)(x)))));
   }
   SaveOptions options() { return {.optimizer = &*adam, .info = {.step = 1}}; }
+  // Of weights, statistics of norms and the optimizer's state.
   std::string hash() const {
     auto all = fnv_start;
-    for (std::size_t i = 0; i < made.net->parameters().size(); ++i) {
-      const auto& value = made.net->parameters()[i].value;
-      all = fnv1a(all, {reinterpret_cast<const char*>(value.raw()), static_cast<std::size_t>(value.bytes())});
-    }
+    const auto add = [&](const Tensor& value) {
+      const auto own = value.device() == DeviceKind::cuda ? detail::copied(value, DeviceKind::cpu) : value;
+      all = fnv1a(all, {reinterpret_cast<const char*>(own.raw()), static_cast<std::size_t>(own.bytes())});
+    };
+    for (std::size_t i = 0; i < made.net->parameters().size(); ++i) add(made.net->parameters()[i].value);
+    for (const auto& [name, value] : made.net->all_buffers()) add(value);
+    for (const auto& [name, value] : adam->state()) add(value);
     return fmt::format("{:016x}", all);
   }
 
@@ -193,9 +197,10 @@ class Measurement {
     }
     formats(net);
     if (world_.transport().in_one_process()) {
-      const auto command = fmt::format("{} --transport threads --ranks {} --restart {} --networks {} {}",
-                                       quoted(fs::read_symlink("/proc/self/exe").string()), world_.size(),
-                                       quoted(fs::absolute(file).string()), network_, o_.tiny ? "--tiny" : "");
+      const auto command =
+          fmt::format("{} --transport threads --ranks {} --restart {} --networks {} {} {}",
+                      quoted(fs::read_symlink("/proc/self/exe").string()), world_.size(), quoted(fs::absolute(file).string()),
+                      network_, o_.tiny ? "--tiny" : "", current_device() == DeviceKind::cuda ? "--device cuda" : "");
       std::vector<std::string> hashes;
       add(
           restart, [&] { return save_checkpoint(file, net, world_, state.options()), 0.0; },
@@ -203,7 +208,9 @@ class Measurement {
             if (first) hashes.push_back(elastic::output_of(command));
           });
       together(world_, [&] {
-        for (const auto& hash : hashes) require(!hash.empty(), "[study] the new process has failed: {}", command);
+        for (const auto& hash : hashes)
+          require(hash.size() == 17 && hash.find_first_not_of("0123456789abcdef\n") == std::string::npos,
+                  "[study] the new process has failed: {}: {}", command, hash);
       });
       state.step();
       const auto expected = state.hash() + "\n";
