@@ -284,7 +284,7 @@ int run_training(const Communicator& world, const Options& o, const GridExtents&
   };
   if (silent) {
     TrainerOptions bare{.fit = options.fit, .most_minutes = options.most_minutes, .progress = options.progress};
-    // Gradients without communication are wrong, and weights might diverge.
+    // Gradients without communication are wrong, and weights would grow. Rows that other ranks update become zeros.
     bare.fit.learning_rate = [](std::int64_t) { return 0.0; };
     const auto result = mpigrad::train(s.net, *optimizer, *loader, world, {.loss = s.hooks.loss}, bare);
     if (first && o.json)

@@ -44,14 +44,12 @@ class SilentTransport final : public ForwardingTransport {
     const auto item = size_of(call.type);
     auto* out = static_cast<std::byte*>(call.out);
     const auto* own = static_cast<const std::byte*>(call.in) + from.first * item;
-    const auto* place = out + to.first * item;
     const auto all = moved_elements(call, rank()).out, end = to.first + to.count;
     const auto clear = [&](std::int64_t first, std::int64_t last) {
       if (last > first) std::memset(out + first * item, 0, static_cast<std::size_t>((last - first) * item));
     };
-    if (own == place) return clear(0, to.first), clear(end, all);  // the smaller buffer is part of the larger one
-    clear(0, all);
-    if (to.count > 0) std::memcpy(out + to.first * item, own, static_cast<std::size_t>(to.count * item));
+    if (to.count > 0) std::memmove(out + to.first * item, own, static_cast<std::size_t>(to.count * item));  // may be in place
+    clear(0, to.first), clear(end, all);
   }
 
   Pending started(std::span<const Message> sends, std::span<const Message> receives, DType type,

@@ -163,6 +163,9 @@ TEST_CASE("silent: a rank gets its own part of every call, zeros for the others'
       std::vector<double> all{5, 6, 7};
       each->allgather(all.data() + r, all.data(), ones, DType::float64);
       for (int q = 0; q < 3; ++q) CHECK(all[static_cast<std::size_t>(q)] == (q == r ? 5 + r : 0));
+      all = {5, 6, 7};  // in place
+      each->reduce_scatter(all.data(), all.data(), ones, DType::float64, CombineOp::sum);
+      CHECK(all[0] == 5 + r);
       double part = -1;
       each->reduce_scatter(in.data(), &part, ones, DType::float64, CombineOp::sum);
       CHECK(part == in[static_cast<std::size_t>(r)]);
