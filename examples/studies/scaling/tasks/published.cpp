@@ -20,8 +20,9 @@ data::SourcePtr chains(const std::string& name, std::int64_t count, const Philox
   const folding::Simulation simulation{.frames = frames};
   const auto n = simulation.residues;
   std::vector<std::vector<std::uint8_t>> maps(static_cast<std::size_t>((count + frames - 1) / frames));
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::size_t c = 0; c < maps.size(); ++c) maps[c] = folding::simulate(simulation, random.child(c)).maps;
+  for_each_sample(std::ssize(maps), 1, [&](std::int64_t c) {
+    maps[static_cast<std::size_t>(c)] = folding::simulate(simulation, random.child(static_cast<std::uint64_t>(c))).maps;
+  });
   return own_targets({.name = name, .count = count, .extents = {1, side, side}},
                      [&](std::int64_t sample, std::span<float> cells) {
                        const auto* map = maps[static_cast<std::size_t>(sample / frames)].data() + sample % frames * n * n;

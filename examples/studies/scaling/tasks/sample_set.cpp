@@ -10,21 +10,6 @@
 namespace mpigrad::scaling {
 namespace {
 
-// An exception must not leave a parallel region: the first one is thrown after it.
-void for_each_sample(std::int64_t count, const std::function<void(std::int64_t)>& body) {
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic, 16)
-  for (std::int64_t i = 0; i < count; ++i) {
-    try {
-      body(i);
-    } catch (...) {
-#pragma omp critical(scaling_samples)
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
 struct Values {
   explicit Values(const SampleSet& set)
       : elements(static_cast<std::size_t>(set.extents.elements() * set.channels)),
@@ -47,17 +32,31 @@ data::Samples samples_of(const SampleSet& set, Values values) {
 
 }  // namespace
 
+void for_each_sample(std::int64_t count, int at_once, const std::function<void(std::int64_t)>& body) {
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic, at_once)
+  for (std::int64_t i = 0; i < count; ++i) {
+    try {
+      body(i);
+    } catch (...) {
+#pragma omp critical(scaling_samples)
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 data::SourcePtr classed(const SampleSet& set,
                         const std::function<std::int64_t(std::int64_t sample, std::span<float> values)>& make) {
   Values values(set);
   data::Labels labels{.name = "class", .values = std::vector<std::int64_t>(static_cast<std::size_t>(set.count))};
-  for_each_sample(set.count, [&](std::int64_t i) { labels.values[static_cast<std::size_t>(i)] = make(i, values.of(i)); });
+  for_each_sample(set.count, 16, [&](std::int64_t i) { labels.values[static_cast<std::size_t>(i)] = make(i, values.of(i)); });
   return std::make_shared<data::MemorySource>(samples_of(set, std::move(values)), std::vector{std::move(labels)});
 }
 
 data::SourcePtr own_targets(const SampleSet& set, const SampleSet::Make& make) {
   Values values(set);
-  for_each_sample(set.count, [&](std::int64_t i) { make(i, values.of(i)); });
+  for_each_sample(set.count, 16, [&](std::int64_t i) { make(i, values.of(i)); });
   data::Targets targets{.type = {.type = DType::float32, .shape = {static_cast<std::int64_t>(values.elements)}},
                         .values = values.bytes};
   return std::make_shared<data::MemorySource>(samples_of(set, std::move(values)), std::move(targets));

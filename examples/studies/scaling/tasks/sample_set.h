@@ -20,6 +20,10 @@ struct SampleSet {
   using Make = std::function<void(std::int64_t sample, std::span<float> values)>;
 };
 
+// Calls body(0) to body(count - 1) on all threads, `at_once` in a row on each. The first exception is thrown at the end: none may
+// leave a parallel region.
+void for_each_sample(std::int64_t count, int at_once, const std::function<void(std::int64_t)>& body);
+
 // Samples with one class each, which `make` returns.
 data::SourcePtr classed(const SampleSet& set,
                         const std::function<std::int64_t(std::int64_t sample, std::span<float> values)>& make);
