@@ -151,7 +151,10 @@ std::vector<planner::MeasuredOp> measured_ops(const Communicator& world, const C
     if (any > 0) break;
     const auto net = subject.make(false);
     DescribeOptions options{.grid = choice.grid, .split = choice.split};
-    options.optimizer = [](Parameters& parameters) { return std::make_unique<Adam>(parameters); };
+    const bool gpu = current_device() == DeviceKind::cuda;
+    options.optimizer = [gpu](Parameters& parameters) {
+      return std::make_unique<Adam>(parameters, AdamAttributes{.replicated = gpu});
+    };
     if (o.precision == "bfloat16") options.compute = DType::bfloat16;
     if (subject.objective) options.objective = [&](const Tensor& x) { return subject.objective(*net, x); };
     auto input = subject.input;
