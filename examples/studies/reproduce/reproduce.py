@@ -1,4 +1,4 @@
-"""Runs the studies of claims.toml and writes one page of published and own results. reproduce.sh calls it."""
+"""Runs the studies of claims/*.toml and writes one page of published and own results. reproduce.sh calls it."""
 import argparse
 import base64
 import csv
@@ -28,9 +28,20 @@ def refuse(message):
 
 
 def read_claims(path):
-    """The tables of claims.toml, checked: names that are used exist."""
-    with open(path, "rb") as file:
-        tables = tomllib.load(file)
+    """The tables of a folder's files, in their order, checked: names that are used exist.
+
+    [[document]]  name, title, source; not_shown: what has no run
+    [[run]]       a command of one document, run in a folder of its own; `quick` and `full` are its two sizes, with minutes on two
+                  cores. {build} is examples/ in the build folder, {root} the sources, {two} starts two ranks. Standard output is
+                  output.txt. `show` lists pictures and tables (CSV) of the folder that the page shows.
+    [[claim]]     published: the document's sentence or number in our words; where: its place; ours: a sentence with {values} of
+                  the run's files: [file, row, column] of CSV, [file, path] of JSON, [file, regular expression] of text.
+                  differs: what differs and why.
+    """
+    tables = {"document": [], "run": [], "claim": []}
+    for file in sorted(path.glob("*.toml")):
+        for kind, list_ in tomllib.loads(file.read_text()).items():
+            tables[kind] += list_
     documents = {d["name"] for d in tables["document"]}
     runs = {r["name"]: r for r in tables["run"]}
     for run in tables["run"]:
@@ -43,7 +54,7 @@ def read_claims(path):
 
 def rounded(cell):
     """Four digits of a number with more than the documents print."""
-    return f"{float(cell):.4g}" if re.fullmatch(r"-?[\d.]{14,}(e[-+]?\d+)?", cell) else cell
+    return f"{float(cell):.4g}" if len(cell) > 14 and re.fullmatch(r"-?\d+\.\d+(e[-+]?\d+)?", cell) else cell
 
 
 def look_up(folder, place):
@@ -60,6 +71,8 @@ def look_up(folder, place):
         value = json.loads(path.read_text())
         for key in place[1].split("/"):
             value = value[int(key)] if isinstance(value, list) else value[key]
+        if value is None:
+            raise ValueError(f"{place[1]} has no number")
         return f"{value:.4g}" if isinstance(value, float) else str(value)
     found = re.search(place[1], path.read_text(errors="replace"), re.MULTILINE)
     return next(group for group in found.groups() if group is not None).strip().replace("\n", "; ")
@@ -107,8 +120,8 @@ def shown_file(path):
 
 def own_sentence(claim, folder, record):
     if record["status"] != 0:
-        lines = (folder / "errors.txt").read_text(errors="replace").strip().splitlines()
-        return f'<span class="failed">the run failed: {html.escape(lines[-1] if lines else "no message")}</span>', False
+        last = [(folder / name).read_text(errors="replace").strip().splitlines()[-1:] for name in ("errors.txt", "output.txt")]
+        return f'<span class="failed">the run failed with status {record["status"]}: {html.escape("; ".join(sum(last, [])))}</span>', False
     try:
         values = {name: look_up(folder, place) for name, place in claim.get("values", {}).items()}
     except Exception as error:
@@ -158,7 +171,7 @@ def main():
     parser.add_argument("--programs", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--build", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--launcher", default="mpiexec", help=argparse.SUPPRESS)
-    parser.add_argument("--claims", type=Path, default=Path(__file__).with_name("claims.toml"), help=argparse.SUPPRESS)
+    parser.add_argument("--claims", type=Path, default=Path(__file__).with_name("claims"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     tables = read_claims(given.claims)
     names = [d["name"] for d in tables["document"]]
