@@ -61,7 +61,7 @@ def drawing(path, description):
 sections_of_site = tomllib.loads((here / "contents.toml").read_text())["section"]
 links = {source: path for section in sections_of_site for source, path, _ in section["pages"] if source}
 results = "tests/bench/results/"
-links |= {f"{results}{result.name}": f"results/{result.stem}.html" for result in (root / results).glob("*.md")}
+links |= {f"{results}{result.name}": f"results/{result.stem}.html" for result in (root / results).glob("*.*") if result.suffix in (".md", ".html")}
 
 
 def relinked(text, source, path):
@@ -172,9 +172,9 @@ for section in sections_of_site:
     contents += f"\n## {section['title']}\n\n{section['says']}\n\n" + "".join(f"* [{title}]({path})\n" for _, path, title in section["pages"])
 page("contents.html", "Contents", contents)
 made = {path for path, *_ in pages}
-images = []  # (file, copy)
+images = [(report, out / "results" / report.name) for report in (root / results).glob("*.html")]  # (file, copy)
 for source, path in links.items():
-    if path not in made:
+    if path not in made and not source.endswith(".html"):
         text = (root / source).read_text()
         title = re.search(r"^# (.*)", text, re.M)[1]
         page(path, title, (lesson_text if source.startswith("examples/lessons/") else relinked)(text, source, path))
