@@ -27,7 +27,12 @@ Link link_of(const std::vector<int>& ranks, const Machine& machine) {
     std::map<int, int> members;
     for (const int rank : ranks) ++members[rank / unit];
     int together = unit;
-    for (const auto& [number, count] : members) together = std::min(together, count);
+    // A group of consecutive ranks that is longer than a unit shares only the units at its ends: the last one with nobody if it
+    // begins with rank 0, as all ranks of a job do.
+    const bool consecutive = *highest - *lowest + 1 == std::ssize(ranks);
+    const bool complete = std::any_of(members.begin(), members.end(), [&](const auto& each) { return each.second == unit; });
+    const int least = !consecutive || !complete ? 1 : *lowest == 0 ? unit : (unit + 1) / 2;
+    for (const auto& [number, count] : members) together = std::min(together, std::max(least, count));
     bandwidth = std::min(bandwidth, std::max(link.bandwidth / link.sharing * together, link.bandwidth / link.sharing));
   }
   return {.latency = level.latency, .seconds_per_byte = 1 / bandwidth};

@@ -197,6 +197,22 @@ TEST_CASE("planner: a neighbour across nodes is what all wait for") {
   CHECK(planner::farthest_level(machine, {.sample = 4, .depth = 3}, 0, 1) == 1);
 }
 
+TEST_CASE("planner: a last node that is not full does not slow a reduction over all ranks") {
+  Machine machine{.name = "six a node"};
+  machine.levels = {{"node", 6, 1e-6, 50e9, 1}, {"network", 30000, 1e-6, 24e9, 6}};
+  const auto seconds = [&](int first, int count, int stride = 1) {
+    auto ranks = std::make_shared<std::vector<int>>();
+    for (int i = 0; i < count; ++i) ranks->push_back(first + i * stride);
+    return collective_seconds({.kind = CollectiveKind::allreduce, .bytes = 1 << 28, .ranks = ranks}, machine, 6);
+  };
+  CHECK(seconds(0, 128) == doctest::Approx(seconds(0, 126)).epsilon(0.01));
+  CHECK(seconds(0, 1024) == doctest::Approx(seconds(0, 1020)).epsilon(0.01));
+  CHECK(seconds(0, 128) < seconds(0, 1024));
+  // The next group begins on the node where this one begins or ends: half of the link. One rank of each node: a sixth.
+  CHECK(seconds(2, 126) == doctest::Approx(2 * seconds(0, 126)).epsilon(0.01));
+  CHECK(seconds(0, 126, 6) == doctest::Approx(6 * seconds(0, 126)).epsilon(0.01));
+}
+
 TEST_CASE("planner: measured ops count as measured, their neighbours are scaled, others have a roof") {
   auto machine = slow_machine();
   StepEvent conv{.op = "conv",
