@@ -27,8 +27,8 @@ Link link_of(const std::vector<int>& ranks, const Machine& machine) {
     std::map<int, int> members;
     for (const int rank : ranks) ++members[rank / unit];
     int together = unit;
-    // A group of consecutive ranks that is longer than a unit shares only the units at its ends: the last one with nobody if it
-    // begins with rank 0, as all ranks of a job do.
+    // A group of consecutive ranks that is longer than a unit shares only the units at its ends, and none if it begins with rank
+    // 0, as all ranks of a job do.
     const bool consecutive = *highest - *lowest + 1 == std::ssize(ranks);
     const bool complete = std::any_of(members.begin(), members.end(), [&](const auto& each) { return each.second == unit; });
     const int least = !consecutive || !complete ? 1 : *lowest == 0 ? unit : (unit + 1) / 2;
