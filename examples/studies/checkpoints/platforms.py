@@ -393,4 +393,9 @@ def main():
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        if 'DCP_STORE' not in os.environ:  # the first process
+            for file in pathlib.Path(STORE).parent.glob(pathlib.Path(STORE).name + '*'):
+                file.unlink()
