@@ -369,8 +369,7 @@ def main():
         variables = {**os.environ, 'DCP_PROCESSES': str(arguments.processes), 'DCP_STORE': STORE}
         begin = [subprocess.Popen([sys.executable, *sys.argv], env={**variables, 'DCP_RANK': str(r)}) for r in range(arguments.processes)]
         return int(any([process.wait() != 0 for process in begin]))
-    new = not arguments.out.exists()
-    measured, missing = [], []
+    new, measured, missing = not arguments.out.exists(), [], []
     with open(arguments.out if RANK == 0 else os.devnull, 'a', newline='', encoding='utf-8') as file:
         writer = csv.DictWriter(file, FIELDS)
         if new:
@@ -397,5 +396,5 @@ if __name__ == '__main__':
         sys.exit(main())
     finally:
         if 'DCP_STORE' not in os.environ:  # the first process
-            for file in pathlib.Path(STORE).parent.glob(pathlib.Path(STORE).name + '*'):
+            for file in pathlib.Path('/tmp').glob(f'dcp-{os.getpid()}*'):
                 file.unlink()
