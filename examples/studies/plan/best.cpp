@@ -165,7 +165,7 @@ void print(const BestOptions& o, const planner::Machine& machine, const std::vec
 
 planner::SearchOptions search_options(const BestOptions& o, const planner::Machine& machine) {
   planner::SearchOptions s{.ranks = static_cast<int>(o.ranks), .batch = o.batch};
-  s.optimizer = planner::adam_on(machine);
+  s.optimizer = planner::adam_on(machine.device.gpu);
   s.own_grids = !o.uniform, s.stages = static_cast<int>(o.stages);
   s.best = static_cast<int>(o.best), s.traced = static_cast<int>(o.candidates);
   s.sample_bytes = o.sample_bytes;

@@ -151,10 +151,7 @@ std::vector<planner::MeasuredOp> measured_ops(const Communicator& world, const C
     if (any > 0) break;
     const auto net = subject.make(false);
     DescribeOptions options{.grid = choice.grid, .split = choice.split};
-    const bool gpu = current_device() == DeviceKind::cuda;
-    options.optimizer = [gpu](Parameters& parameters) {
-      return std::make_unique<Adam>(parameters, AdamAttributes{.replicated = gpu});
-    };
+    options.optimizer = planner::adam_on(current_device() == DeviceKind::cuda);
     if (o.precision == "bfloat16") options.compute = DType::bfloat16;
     if (subject.objective) options.objective = [&](const Tensor& x) { return subject.objective(*net, x); };
     auto input = subject.input;

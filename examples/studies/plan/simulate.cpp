@@ -55,7 +55,7 @@ void simulate(const SimulateOptions& o, Run& run) {
       throw UsageError(
           fmt::format("--grid {}: {} has {} places along {}", o.grid, o.network, subject.input[d + 1], axes[d].first));
   planner::SearchOptions laid{.ranks = run.ranks, .batch = o.batch};
-  laid.optimizer = planner::adam_on(run.machine);
+  laid.optimizer = planner::adam_on(run.machine.device.gpu);
   const int node_ranks = planner::working_node_ranks(run.machine, run.ranks, static_cast<int>(o.node_ranks));
   const bool tf32 = run.choice.precision == "tf32";
   planner::SimulateOptions options{

@@ -227,11 +227,9 @@ TEST_CASE("planner: requests that cannot be") {
 }
 
 TEST_CASE("planner: ranks with GPUs do not divide the optimizer's state") {
-  auto machine = two_levels();
   SearchOptions o{.ranks = 4, .batch = 4};
   const auto state = [&](bool gpu) {
-    machine.device.gpu = gpu;
-    o.optimizer = adam_on(machine);
+    o.optimizer = adam_on(gpu);
     return static_cast<double>(traced(cosmoflow(), {.grid = {.sample = 4}}, o, 0).optimizer_bytes);
   };
   CHECK(state(true) == doctest::Approx(4 * state(false)).epsilon(0.01));

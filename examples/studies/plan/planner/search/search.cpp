@@ -108,8 +108,8 @@ StepTrace traced(const Subject& subject, const Choice& choice, const SearchOptio
   return trace_step(*net, input, options, rank, ranks_of(choice.grid), {.events = true});
 }
 
-std::function<std::unique_ptr<Optimizer>(Parameters&)> adam_on(const Machine& machine) {
-  return [gpu = machine.device.gpu](Parameters& parameters) {
+std::function<std::unique_ptr<Optimizer>(Parameters&)> adam_on(bool gpu) {
+  return [gpu](Parameters& parameters) {
     return std::make_unique<Adam>(parameters, AdamAttributes{.replicated = gpu});
   };
 }

@@ -39,8 +39,8 @@ std::string grid_text(const GridExtents& grid, const nn::LayerSplit& split);
 // "stage=2,sample=4,depth=2,filter=2, 8 micro-batches, weights in parts"
 std::string to_string(const Choice& choice);
 
-// Makes an Adam as a training on these devices does.
-std::function<std::unique_ptr<Optimizer>(Parameters&)> adam_on(const Machine& machine);
+// Makes an Adam as a training on GPUs or on processors does.
+std::function<std::unique_ptr<Optimizer>(Parameters&)> adam_on(bool gpu);
 
 struct SearchOptions {
   int ranks = 1;
