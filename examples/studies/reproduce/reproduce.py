@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -184,6 +185,7 @@ def main():
     if given.programs:
         print(*sorted({f"examples/{program}" for run in runs for program in run["programs"]}))
     elif given.list:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `--list | head`
         for document in (d for d in tables["document"] if d["name"] in chosen):
             own = [r for r in runs if r["document"] == document["name"]]
             print(f"{document['name']}: {document['title']}\n  {sum(r['minutes'][0] for r in own):.1f} minutes with --quick, "

@@ -109,9 +109,7 @@ StepTrace traced(const Subject& subject, const Choice& choice, const SearchOptio
 }
 
 std::function<std::unique_ptr<Optimizer>(Parameters&)> adam_on(bool gpu) {
-  return [gpu](Parameters& parameters) {
-    return std::make_unique<Adam>(parameters, AdamAttributes{.replicated = gpu});
-  };
+  return [gpu](Parameters& parameters) { return std::make_unique<Adam>(parameters, AdamAttributes{.replicated = gpu}); };
 }
 
 bool Choice::operator==(const Choice& other) const { return to_string(*this) == to_string(other); }
