@@ -22,7 +22,7 @@ cp "$root/examples/tools/python/pyproject.toml" "$work/changed/examples/tools/py
 sed "s/version: '[0-9.]*'/version: '9.8.7'/" "$root/meson.build" >"$work/changed/meson.build"
 sed -i 's/-Dhdf5=/-Dhdf6=/' "$work/changed/examples/packaging/conda/build.sh"
 run python3 "$root/tests/package/recipes.py" "$work/changed"
-finds() { [ "$status" -eq 1 ] && grep -q 'meta.yaml is for version' "$work/out" && grep -q 'no package libmpigrad9' "$work/out" && grep -q 'build.sh: meson_options.txt has no hdf6' "$work/out" &&
+finds() { [ "$status" -eq 1 ] && grep -q 'recipe.yaml is for version' "$work/out" && grep -q 'no package libmpigrad9' "$work/out" && grep -q 'build.sh: meson_options.txt has no hdf6' "$work/out" &&
     grep -q 'CHANGELOG.md is for version' "$work/out" && grep -q '/README.md names version' "$work/out"; }
 judge 'another version and an unknown option are found' finds
 sed -n '/^%post/,/^%environment/{s/^%.*//;p}' "$packaging/apptainer/mpigrad.def" >"$work/post.sh"

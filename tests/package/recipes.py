@@ -22,7 +22,7 @@ def text(path):
 easyconfigs = sorted(path.name for path in (packaging / "easybuild").glob("*.eb"))
 named = {
     "spack/package.py": re.findall(r'^    version\("([\d.]+)"', text("spack/package.py"), re.M),
-    "conda/meta.yaml": re.findall(r'set version = "([\d.]+)"', text("conda/meta.yaml")),
+    "conda/recipe.yaml": re.findall(r'^  version: "([\d.]+)"', text("conda/recipe.yaml"), re.M),
     "debian/changelog": re.findall(r"^mpigrad \(([\d.]+)-", text("debian/changelog"))[:1],
     "../tools/python/pyproject.toml": re.findall(r'^version = "([\d.]+)"', text("../tools/python/pyproject.toml"), re.M),
     "../../CITATION.cff": re.findall(r"^version: ([\d.]+)", text("../../CITATION.cff"), re.M),
