@@ -39,6 +39,9 @@ thread|sanitizers.sh thread|races and deadlocks between threads
 arm|arm.sh|library, lessons and `unit` for 64-bit Arm under qemu-user
 arm_packages|arm.sh packages|the same with MPI, HDF5, oneDNN, trainers from packages for arm64
 offline|package/packages.sh|build, installation and self-test without network by a user without rights
+debian|package/images.sh debian|packages for Debian, made and installed in clean systems
+apptainer|package/images.sh apptainer|an image that Apptainer builds, also with another MPI
+recipes|package/recipes.sh|EasyBuild and rattler-build check the recipes
 abi|package/abi.sh|the ABI next to that of the release before
 reproducible|package/reproducible.sh|two builds in different folders have the same bytes
 '
