@@ -51,7 +51,7 @@ double seconds(const data::SourcePtr& source, const std::string& recipe) {
 // Seconds of a training step, the median of five.
 double step_seconds(const data::SourcePtr& source) {
   const data::Loader loader(source, {.batch = 2, .crop = data::Crop{.extents = window}});
-  UNet3d net({.filters = {12, 24, 48, 96}});
+  UNet3d net({.filters = {16, 32, 64, 128}});
   net.build(loader.layout(), {.seed = 1});
   Adam adam(net, {.learning_rate = 1e-3});
   std::vector<double> times;

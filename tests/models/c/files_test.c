@@ -49,7 +49,7 @@ void test_files(const char* folder, const char* source) {
   OK(mpigrad_network_parameter(net, 0, &p));
   CHECK(count > 30 && strstr(name, ".weight") != NULL);
   OK(mpigrad_tensor_shape(p, 5, shape));
-  CHECK(shape[0] == 12 && shape[1] == 3 && shape[4] == 1);
+  CHECK(shape[0] == 16 && shape[1] == 3 && shape[4] == 1);
   // Training steps; a checkpoint brings the network back to where it was.
   const int64_t volume[5] = {1, last - first, cells, cells, 1};
   mpigrad_optimizer adam;
