@@ -259,27 +259,4 @@ void Deformation::labels(const Box& block, std::int64_t bytes, const std::byte* 
   });
 }
 
-template <class T>
-void change_values(const Intensity& o, const Philox& random, const Shape& window, const Box& block, std::int64_t channels,
-                   T* values) {
-  const Philox of_sample = random.child(0), of_cells = random.child(1);
-  const auto between = [&](std::uint64_t i, double low, double high) { return low + (high - low) * of_sample.uniform(i); };
-  const double factor = between(0, 1 - o.contrast, 1 + o.contrast), shift = between(1, -o.brightness, o.brightness);
-  const double deviation = between(2, 0, o.noise);
-  const auto count = block.extents();
-#pragma omp parallel for collapse(2) schedule(static) if (count.elements() * channels >= parallel_from)
-  for (std::int64_t d = 0; d < count[0]; ++d)
-    for (std::int64_t h = 0; h < count[1]; ++h) {
-      const auto first = ((block.begin[0] + d) * window[1] + block.begin[1] + h) * window[2] + block.begin[2];
-      T* row = values + (d * count[1] + h) * count[2] * channels;
-      for (std::int64_t i = 0; i < count[2] * channels; ++i) {
-        double value = factor * static_cast<double>(row[i]) + shift;
-        if (deviation > 0) value += deviation * of_cells.normal(static_cast<std::uint64_t>(first * channels + i));
-        row[i] = static_cast<T>(value);
-      }
-    }
-}
-template void change_values(const Intensity&, const Philox&, const Shape&, const Box&, std::int64_t, float*);
-template void change_values(const Intensity&, const Philox&, const Shape&, const Box&, std::int64_t, double*);
-
 }  // namespace mpigrad::data

@@ -1,6 +1,6 @@
 #pragma once
-// Random changes to the cells of a window: smooth displacements and changes of values. Every number is keyed by (seed, epoch,
-// sample) and the place in the whole window, so each rank computes its own block exactly as any other rank would.
+// Moves the cells of a window: turns, scales and smooth random displacements, keyed by the place in the whole window, so that
+// each rank computes its own block exactly as any other rank would.
 
 #include <array>
 #include <functional>
@@ -32,13 +32,6 @@ struct Motion {
 
   bool linear() const;                                    // M is not the identity
   bool resamples() const { return linear() || elastic; }  // more than flips
-};
-
-// x <- f x + b + n, for values whose mean is about 0: f uniform in [1 - contrast, 1 + contrast], b in [-brightness, brightness],
-// n normal in each cell with a deviation uniform in [0, noise].
-struct Intensity {
-  double contrast = 0, brightness = 0, noise = 0;
-  bool any() const { return contrast > 0 || brightness > 0 || noise > 0; }
 };
 
 // The deformation of one sample's window in one epoch.
@@ -73,10 +66,5 @@ class Deformation {
   std::array<std::int64_t, 3> controls_{};   // control points along each axis
   std::vector<std::array<float, 3>> moves_;  // displacements of the control points
 };
-
-// Changes the values of a block [d, h, w, C] of a window.
-template <class T>
-void change_values(const Intensity& intensity, const Philox& random, const Shape& window, const Box& block, std::int64_t channels,
-                   T* values);
 
 }  // namespace mpigrad::data

@@ -42,9 +42,6 @@ void Recipe::require_windows() const {
           "[augment] a recipe has one elastic displacement: {}", text());
 }
 
-bool Recipe::is_elastic() const {
-  return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.elastic; });
-}
 bool Recipe::moves() const {
   return std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.move != nullptr; });
 }

@@ -46,7 +46,6 @@ class Recipe {
 
   // Error: a step that is none for windows, two elastic displacements.
   void require_windows() const;
-  bool is_elastic() const;
   bool moves() const;
   bool changes() const;
   bool needs_tones() const;

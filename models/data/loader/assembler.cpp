@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "framework/base/error.h"
 #include "models/data/narrow.h"
 #include "models/data/sources/bytes.h"
 
@@ -11,13 +10,9 @@ namespace mpigrad::data {
 Assembler::Assembler(SourcePtr source, const LoaderOptions& o, const Schedule& schedule)
     : source_(std::move(source)), options_(o), schedule_(schedule),
       transform_(o.transform == Transform::of_source ? source_->transform() : o.transform),
-      // Deformations and changes of intensity compute with floating-point numbers, on the host.
-      as_stored_(o.device == DeviceKind::cuda && is_narrow(source_->type()) && !o.elastic && !o.intensity.any() &&
-                 o.augment.steps().empty()),
-      type_(as_stored_ ? source_->type() : o.dtype) {
-  require(o.intensity.contrast >= 0 && o.intensity.brightness >= 0 && o.intensity.noise >= 0,
-          "[data] contrast, brightness and noise must not be negative");
-}
+      // Steps of augmentation compute with floating-point numbers, on the host.
+      as_stored_(o.device == DeviceKind::cuda && is_narrow(source_->type()) && o.augment.steps().empty()),
+      type_(as_stored_ ? source_->type() : o.dtype) {}
 
 std::pair<TensorType, TensorType> Assembler::types(const Fetch& fetch) const {
   const auto n = static_cast<std::int64_t>(fetch.items.size());
@@ -75,7 +70,7 @@ void Assembler::assemble_changed(const Fetch& fetch, const Fetch::Item& item, st
   assemble(item, item.regions, {.stored = source_->type(), .type = DType::float32, .channels = channels, .transform = transform_},
            part.box, reinterpret_cast<std::byte*>(part.values.values.data()));
   if (item.tones != nullptr) part.tones = *item.tones;
-  options_.augment.change(part, random_of(options_, fetch.epoch, item.sample, 7));
+  options_.augment.change(part, random_of(options_, fetch.epoch, item.sample));
   std::vector<float> block(static_cast<std::size_t>(spatial.elements() * channels));
   copy_cells(reinterpret_cast<const std::byte*>(part.values.values.data()), part.box, spatial, spatial,
              channels * static_cast<std::int64_t>(sizeof(float)), reinterpret_cast<std::byte*>(block.data()));
@@ -100,11 +95,6 @@ void Assembler::assemble(Fetch& fetch, std::byte* x, std::byte* y) const {
     const Values there{.stored = type_, .type = type_, .channels = channels, .on_gpu = transform_};
     if (options_.augment.changes()) assemble_changed(fetch, item, values);
     else assemble_block(item, item.regions, as_stored_ ? there : here, values);
-    if (options_.intensity.any())
-      visit_floating(options_.dtype, [&](auto zero) {
-        change_values(options_.intensity, random_of(options_, fetch.epoch, item.sample, 6), schedule_.window(), spatial, channels,
-                      reinterpret_cast<decltype(zero)*>(values));
-      });
     auto* to = y + i * numbers * size_of(target_dtype);
     if (target.per_cell) {
       assemble_block(item, item.targets,

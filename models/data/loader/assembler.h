@@ -1,6 +1,6 @@
 #pragma once
-// Assembles batches in the host's memory: pieces of samples become this rank's block, with flips, shifts, deformations and
-// changes of intensity; targets become rows. Not installed.
+// Assembles batches in the host's memory: pieces of samples become this rank's block, with flips, shifts and steps of
+// augmentation; targets become rows. Not installed.
 
 #include <cstddef>
 #include <memory>
@@ -18,7 +18,7 @@ namespace mpigrad::data {
 
 class Assembler {
  public:
-  // Errors: negative intensities. `options` and `schedule` must outlive it.
+  // `options` and `schedule` must outlive it.
   Assembler(SourcePtr source, const LoaderOptions& options, const Schedule& schedule);
 
   // The types of this rank's part of an assembled batch: x has options.dtype, or the stored type on the way to a GPU, which then

@@ -20,7 +20,7 @@ namespace mpigrad::data {
 class Loader {
  public:
   // Errors: a subset with samples that do not exist, not even one batch, more ranks along a spatial axis than planes; samples
-  // that differ in their extents without a crop; shifts of windows, or shifts with an elastic deformation.
+  // that differ in their extents without a crop; shifts of windows, or shifts with steps that move cells.
   Loader(SourcePtr source, LoaderOptions options);
   // A loader of universes: a folder, or one file.
   Loader(const std::filesystem::path& path, LoaderOptions options);

@@ -7,7 +7,6 @@
 
 #include "comm/distributed/grid.h"
 #include "models/data/augment/recipe.h"
-#include "models/data/deform.h"
 #include "models/data/source.h"
 #include "models/data/window.h"
 
@@ -22,11 +21,9 @@ struct LoaderOptions {
   bool shifts = false;          // periodic, by any number of cells along each axis
   bool transpositions = false;  // a random order of the spatial axes; for cubes
   std::optional<Crop> crop{};   // batches of windows of the samples, not of whole samples
-  std::optional<Elastic> elastic{};
-  Intensity intensity{};
-  // Steps for windows (augment::Recipe::require_windows), computed in float32: first the steps that move cells, in one
-  // resampling together with `elastic`, then those that change values, then `intensity`. Keyed by seed, epoch, sample and place
-  // in the window. For contrast and gamma each rank reads a sample once as a whole.
+  // Steps for windows (augment::Recipe::require_windows): first the steps that move cells, in one resampling, then those that
+  // change values. If one changes values, all compute in float32. Keyed by seed, epoch, sample and place in the window. For
+  // contrast and gamma each rank reads a sample once as a whole.
   augment::Recipe augment{};
   Transform transform = Transform::of_source;
   DType dtype = DType::float32;  // type of x

@@ -1,7 +1,6 @@
 #include "models/data/loader/schedule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -9,8 +8,8 @@
 
 namespace mpigrad::data {
 
-Philox random_of(const LoaderOptions& options, std::int64_t epoch, std::int64_t sample, std::uint64_t purpose) {
-  return Philox{options.seed, static_cast<std::uint64_t>(epoch)}.child(purpose).child(static_cast<std::uint64_t>(sample));
+Philox random_of(const LoaderOptions& options, std::int64_t epoch, std::int64_t sample) {
+  return Philox{options.seed, static_cast<std::uint64_t>(epoch)}.child(7).child(static_cast<std::uint64_t>(sample));
 }
 
 Schedule::Schedule(SourcePtr source, const LoaderOptions& o)
@@ -21,14 +20,10 @@ Schedule::Schedule(SourcePtr source, const LoaderOptions& o)
   require(!o.transpositions || (window_[0] == window_[1] && window_[1] == window_[2]), "[data] transpositions need cubes: {}",
           window_);
   o.augment.require_windows();
-  require(!o.elastic || !o.augment.is_elastic(),
-          "[data] an elastic deformation is given twice: as an option and in the recipe {}", o.augment.text());
   if (o.augment.needs_tones()) tones_.emplace(source_);
   if (!o.crop) require_same_extents(*source_, "batches of whole samples need samples of one size, or a crop");
-  require(!o.shifts || (!o.crop && !o.elastic && !o.augment.moves()),
-          "[data] periodic shifts need whole samples without an elastic deformation or other steps that move cells");
-  require(!o.elastic || (o.elastic->amplitude >= 0 && std::isfinite(o.elastic->amplitude) && o.elastic->spacing > 0),
-          "[data] an elastic deformation needs an amplitude of at least 0 and a spacing above 0, in cells");
+  require(!o.shifts || (!o.crop && !o.augment.moves()),
+          "[data] periodic shifts need whole samples without steps that move cells");
 
   const auto& target = source_->target_type();
   const auto own = is_floating(target.type) ? o.dtype : target.per_cell ? target.type : DType::int64;
@@ -92,11 +87,10 @@ Fetch::Item Schedule::drawn(std::int64_t epoch, std::int64_t sample) {
   Fetch::Item item{.sample = sample, .map = draw_augmentation(o.seed, epoch, sample, window_, kinds_)};
   item.extents = o.crop ? source_->extents_of(sample) : window_;
   if (o.crop) item.begin = draw_window(o.seed, epoch, sample, item.extents, *o.crop, foreground_ ? &*foreground_ : nullptr);
-  const auto random = random_of(o, epoch, sample, 7);
-  auto motion = o.augment.motion(window_, random);
+  const auto random = random_of(o, epoch, sample);
+  const auto motion = o.augment.motion(window_, random);
   item.reach = o.augment.reach(random);
   for (std::size_t a = 0; a < 3; ++a) item.map.flip[a] = item.map.flip[a] != motion.flip[a];
-  if (o.elastic) motion.elastic = o.elastic, motion.random = random_of(o, epoch, sample, 4);
   if (motion.resamples()) item.deformation.emplace(motion, item.map, item.begin, item.extents);
   return item;
 }

@@ -13,9 +13,8 @@
 
 namespace mpigrad::data {
 
-// Generator for a sample in an epoch; `purpose` separates numbers for different uses: 4 elastic deformations, 6 intensities, 7
-// recipes.
-Philox random_of(const LoaderOptions& options, std::int64_t epoch, std::int64_t sample, std::uint64_t purpose);
+// Generator of the steps of augmentation for a sample in an epoch.
+Philox random_of(const LoaderOptions& options, std::int64_t epoch, std::int64_t sample);
 
 class Schedule {
  public:
@@ -41,7 +40,7 @@ class Schedule {
   const Box& spatial() const { return spatial_; }  // the block with its ghost planes: what is read and assembled
   const std::array<std::int64_t, 3>& ghost_planes() const { return width_; }  // the same on all ranks
   // True if a sample's cells outside the block may be needed.
-  bool moves_cells() const { return kinds_.any() || options_.elastic || !options_.augment.steps().empty(); }
+  bool moves_cells() const { return kinds_.any() || !options_.augment.steps().empty(); }
   // The cells of the window that a rank reads for its block: more where changes of values read around it.
   Box reached(const Fetch::Item& item, Box block) const;
   // The pieces of what is read for a block of a sample's window: of this rank, or of another rank, with its ghost planes.

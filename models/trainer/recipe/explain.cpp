@@ -42,9 +42,7 @@ Explained data_of(const data::Loader& loader) {
     add(fmt::format("epoch {} begins with samples {}", epoch + 1, joined(loader.samples_of(epoch, 0), " ")));
   add(fmt::format("flips {}, shifts {}, transpositions {}", yes(o.flips), yes(o.shifts), yes(o.transpositions)));
   if (o.crop) add(fmt::format("windows of {}, {} of them over a class other than 0", o.crop->extents, o.crop->foreground));
-  if (o.elastic) add(fmt::format("deformed by up to {} cells every {}", o.elastic->amplitude, o.elastic->spacing));
   if (!o.augment.steps().empty()) add("augmented: " + o.augment.text());
-  add(fmt::format("contrast {}, brightness {}, noise {}", o.intensity.contrast, o.intensity.brightness, o.intensity.noise));
   add(fmt::format("store of {} bytes a rank, {} reading, {} ghost planes", o.store_bytes,
                   o.collective ? "collective" : "independent", o.ghosts));
   return part;

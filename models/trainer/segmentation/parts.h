@@ -60,7 +60,7 @@ struct TrainOptions : trainer::Options {
   std::string augment{};                     // augment::parse_recipe
   std::vector<std::string> regions{};        // "NAME=CLASS+CLASS"
   std::vector<std::int64_t> region_order{};  // the class that each writes
-  double foreground = 1.0 / 3, contrast = 0, brightness = 0, noise = 0, elastic = 0, elastic_spacing = 16, overlap = 0.5;
+  double foreground = 1.0 / 3, overlap = 0.5;
   Division division{};
   bool half_weights = false;
 };

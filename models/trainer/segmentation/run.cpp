@@ -119,18 +119,6 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
            "\"rotate:degrees=15,scale,elastic,gamma:p=0.3\"; steps: rotate, scale, elastic, flip, cubic, scores, noise, blur, "
            "brightness, contrast, resolution, gamma")
       .with_default("none");
-  keys.add("data.elastic", o.elastic, from(0),
-           "largest shift of a cell along an axis by a smooth random deformation; 0: no deformation")
-      .with_unit("cells")
-      .instead_of("--elastic");
-  keys.add("data.elastic_spacing", o.elastic_spacing, above(0), "distance of the deformation's control points")
-      .with_unit("cells")
-      .instead_of("--elastic-spacing");
-  keys.add("data.contrast", o.contrast, from(0), "values are multiplied by a random factor, at most this far from 1")
-      .instead_of("--contrast");
-  keys.add("data.brightness", o.brightness, from(0), "then a random number of at most this size is added to all values")
-      .instead_of("--brightness");
-  keys.add("data.noise", o.noise, from(0), "largest deviation of normal noise that is added").instead_of("--noise");
   add_overlap_key(keys, o.overlap);
   add_data_keys(keys, o);
   keys.remove("data.shifts");  // windows are not periodic boxes

@@ -95,10 +95,8 @@ Notes notes_of(const SegmentationProgram& program, const TrainOptions& o, const 
       {"validation", fingerprint(source, validation)},
       {"seed", std::to_string(o.seed)},
       {"loss", text_of_loss(o, trained)},
-      {"augmentation",
-       fmt::format("foreground {}, contrast {}, brightness {}, noise {}, elastic {} every {}{}{}", o.foreground, o.contrast,
-                   o.brightness, o.noise, o.elastic, o.elastic_spacing, o.augment.empty() ? "" : ", " + o.augment,
-                   o.windows == 1 ? "" : fmt::format(", {} windows of each volume in an epoch", o.windows))},
+      {"augmentation", fmt::format("foreground {}{}{}", o.foreground, o.augment.empty() ? "" : ", " + o.augment,
+                                   o.windows == 1 ? "" : fmt::format(", {} windows of each volume in an epoch", o.windows))},
       {"batch", std::to_string(o.batch)},
       {"precision", precision_of(o)}};
   require(notes.emplace(program.name, to_note(program, trained)).second, "[trainer] a program cannot be called '{}'",
@@ -240,9 +238,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
     options.shuffle = true, options.flips = o.flips, options.samples = split.train, options.drop_last = true;
     options.passes = o.windows;
     options.crop = data::Crop{.extents = problem.extents, .foreground = o.foreground};
-    if (o.elastic > 0) options.elastic = data::Elastic{.amplitude = o.elastic, .spacing = o.elastic_spacing};
     set_reading(options, *volumes.seen, o);
-    options.intensity = {.contrast = o.contrast, .brightness = o.brightness, .noise = o.noise};
     if (!o.augment.empty()) options.augment = augment::parse_recipe(o.augment, {});
     loader.emplace(volumes.seen, options);
     net = program.network(problem);

@@ -48,7 +48,6 @@ WITH = {
     'report.mllog_entries': ['report.mllog'],
     'data.split_seed': ['data.test_fraction=0.5', 'data.validation_fraction=0.5', 'data.train_group=train'],
     'data.validation_targets': ['data.validation_fraction=0.5'],
-    'data.elastic_spacing': ['data.elastic=1'],
     'labels.region_order': ['labels.regions=one=1'],
     'network.groups': ['network.norm=group'],
     'network.strides': ['network.variant=resenc'],

@@ -95,10 +95,7 @@ cat >"$work/small.toml" <<'END'
 program = "unet3d"
 [data]
 foreground = 0.5
-elastic = 1.0
-elastic_spacing = 6.0
-contrast = 0.1
-noise = 0.1
+augment = "elastic:amplitude=1:spacing=6:p=1,contrast:p=1,noise:p=1"
 flips = true
 END
 small="$work/small.toml --filters 6,12,24"

@@ -232,9 +232,9 @@ TEST_CASE("gpu: narrow integers are copied as they are stored, and no host waits
   for (const auto& form : forms)
     for (const bool moved : {false, true}) {
       INFO(form.name, std::string(moved ? ", moved" : ""));
-      const auto copied = [&](bool wide, const data::Intensity& intensity) {
+      const auto copied = [&](bool wide, const augment::Recipe& steps) {
         const data::Loader loader(made(form.type, form.transform, wide),
-                                  {.batch = 4, .seed = 7, .flips = moved, .intensity = intensity, .device = DeviceKind::cuda});
+                                  {.batch = 4, .seed = 7, .flips = moved, .augment = steps, .device = DeviceKind::cuda});
         for (const auto& batch : loader.epoch(0)) CHECK(batch.x.dtype() == DType::float32);  // with the table, once
         const auto before = cuda::statistics();
         for (const auto& batch : loader.epoch(1)) CHECK(batch.x.dtype() == DType::float32);
@@ -246,7 +246,7 @@ TEST_CASE("gpu: narrow integers are copied as they are stored, and no host waits
       CHECK(copied(true, {}) == 4 * numbers + targets);
       CHECK(copied(false, {}) == size_of(form.type) * numbers + targets);
       // Noise is added to converted numbers, so the host converts.
-      CHECK(copied(false, {.noise = 0.1}) == 4 * numbers + targets);
+      CHECK(copied(false, {augment::random_noise({0, 0.1})}) == 4 * numbers + targets);
     }
 }
 

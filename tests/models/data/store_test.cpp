@@ -128,7 +128,7 @@ TEST_CASE("store: windows and deformations of samples that differ in size") {
                         .crop = Crop{.extents = {4, 4, 5}, .foreground = 0},
                         .cache_bytes = 0};
   for (const bool elastic : {false, true}) {
-    if (elastic) options.elastic = Elastic{.amplitude = 1.5, .spacing = 3};
+    if (elastic) options.augment = {augment::random_elastic(1.5, 3)};
     options.store_bytes = 0;
     const auto expected = gathered({}, options, true, true, std::make_shared<Reads>());
     options.store_bytes = plenty;

@@ -65,7 +65,7 @@ TEST_CASE("uint16 samples: batches are those of float32 and int32") {
       {"float64", {.batch = 3, .flips = true, .dtype = DType::float64}},
       {"labels as numbers", {.batch = 2, .target_dtype = DType::float32}},
       {"windows with foreground", {.batch = 2, .seed = 3, .flips = true, .crop = Crop{.extents = {3, 3, 3}, .foreground = 0.7}}},
-      {"deformed", {.batch = 2, .seed = 3, .elastic = Elastic{.amplitude = 1, .spacing = 3}}}};
+      {"deformed", {.batch = 2, .seed = 3, .augment = {augment::random_elastic(1, 3)}}}};
   for (const auto& way : ways)
     for (const auto transform : {Transform::none, Transform::log1p, Transform::unit}) {
       INFO(way.name, " ", std::string(name_of(transform)));

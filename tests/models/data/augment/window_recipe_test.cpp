@@ -292,13 +292,9 @@ TEST_CASE("resampling: cubic B-splines have the values of scipy.ndimage.zoom") {
 }
 
 TEST_CASE("window recipes: what cannot be is refused") {
-  const auto source = std::make_shared<Balls>(Shape{8, 8, 8});
   CHECK(has(error_text([&] { augment::parse_recipe("turn", {}).require_windows(); }), "no step for windows"));
   CHECK(has(error_text([&] { (void)augment::parse_recipe("flip,crop", {}); }), "'crop' is no step for windows"));
   CHECK(has(error_text([&] { augment::parse_recipe("elastic,elastic", {}).require_windows(); }), "one elastic"));
   CHECK(has(error_text([&] { (void)augment::parse_recipe("gamma:low=0", {}); }), "exponent"));
   CHECK(has(error_text([&] { (void)augment::parse_recipe("rotate:axis=3", {}); }), "axes are 0"));
-  auto options = windows({8, 8, 8}, "elastic");
-  options.elastic = data::Elastic{.amplitude = 1};
-  CHECK(has(error_text([&] { (void)data::Loader(source, options); }), "given twice"));
 }
