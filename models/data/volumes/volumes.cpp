@@ -90,8 +90,6 @@ VolumeHeader header_of(const VolumeCase& of) {
   return header;
 }
 
-constexpr std::int64_t cache_default = std::int64_t{1} << 30;
-
 }  // namespace
 
 struct VolumeFolder::State {
@@ -193,7 +191,7 @@ struct VolumeFolder::State {
 };
 
 VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const VolumesOptions& options)
-    : state_(std::make_shared<State>(options.cache_bytes < 0 ? cache_default : options.cache_bytes)) {
+    : state_(std::make_shared<State>(options.cache_bytes < 0 ? volumes_in_memory : options.cache_bytes)) {
   auto& s = *state_;
   s.options = options;
   if (options.spacing)

@@ -12,6 +12,8 @@
 
 namespace mpigrad::data {
 
+constexpr std::int64_t volumes_in_memory = std::int64_t{1} << 30;  // bytes that stay in a process's memory by default
+
 struct VolumesOptions {
   // The orientation, such as "RAS", to which every volume whose file places its cells is turned by exchanges and flips of axes
   // (orientation.h). "": volumes stay as stored. [D, H, W] are below those of the turned volume.
@@ -29,7 +31,8 @@ struct VolumesOptions {
   // A table (CSV) with the images' file names in its first column and numbers in the others: targets [T] of each volume, float64,
   // named by their columns. Replaces the labels.
   std::filesystem::path targets{};
-  // Bytes of volumes that stay in memory after they are read; the most recently read ones stay. Negative: 1 GiB per process.
+  // Bytes of volumes that stay in memory after they are read; the most recently read ones stay. Negative:
+  // volumes_in_memory.
   std::int64_t cache_bytes = -1;
 };
 

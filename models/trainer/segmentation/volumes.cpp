@@ -88,6 +88,18 @@ Shape stored_extents(const Volumes& volumes, std::int64_t sample) {
   return folder == nullptr ? volumes.stored->extents_of(sample) : folder->header(sample).extents;
 }
 
+void warn_of_reading(const Communicator& world, const Volumes& volumes, const std::vector<std::int64_t>& samples, double store) {
+  if (world.rank() != 0 || store > 0 || dynamic_cast<const data::VolumeFolder*>(volumes.stored.get()) == nullptr) return;
+  std::int64_t bytes = 0;
+  for (const auto sample : samples) bytes += volumes.seen->extents_of(sample).elements() * 4 * (volumes.seen->channels() + 1);
+  if (bytes <= data::volumes_in_memory) return;
+  const double gib = static_cast<double>(bytes) / double{1 << 30} / world.size();
+  fmt::print(stderr,
+             "warning: the volumes for training need {}, of which {} stay in the memory of a process: most windows read a whole "
+             "volume again. data.store={:.1f} keeps all of them in the memory of the ranks\n",
+             readable_bytes(bytes), readable_bytes(data::volumes_in_memory), std::ceil(10 * gib + 0.5) / 10);
+}
+
 void warn_of_geometry(const Communicator& world, const Volumes& volumes, const Trained& trained, bool of_training) {
   const auto* folder = dynamic_cast<const data::VolumeFolder*>(volumes.stored.get());
   if (world.rank() != 0 || folder == nullptr) return;

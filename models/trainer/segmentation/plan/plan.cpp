@@ -12,6 +12,7 @@
 #include "framework/base/printable.h"
 #include "framework/engine/activity.h"
 #include "models/data/volumes/orientation.h"
+#include "models/data/volumes/volumes.h"
 #include "models/trainer/program/setting_keys.h"
 #include "models/trainer/segmentation/findings.h"
 #include "models/trainer/segmentation/plan/rules.h"
@@ -34,7 +35,6 @@ std::int64_t bytes_of_text(const std::string& text) {
 namespace {
 
 constexpr std::int64_t most_samples = 400000;  // values of the foreground of a channel, in all volumes together
-constexpr std::int64_t most_kept = 1 << 30;    // bytes of volumes that a rank keeps in memory (data::VolumesOptions)
 
 // Reads the data. UsageErrors: what no training can read.
 AllFindings examined(const Communicator& world, const PlanOptions& o) {
@@ -250,7 +250,7 @@ int plan(const Communicator& world, const SegmentationProgram& program, PlanOpti
         cells *= static_cast<double>(f.extents[i][static_cast<int>(a)]) * f.spacings[i][a] / target[a];
       kept += cells;
     }
-    const auto volumes = static_cast<std::int64_t>(std::min(kept, static_cast<double>(most_kept)));
+    const auto volumes = static_cast<std::int64_t>(std::min(kept, static_cast<double>(data::volumes_in_memory)));
     auto problem = o.trained.problem;
     problem.channels = f.channels;
     problem.outputs = o.trained.regions.empty() ? f.classes : static_cast<std::int64_t>(o.trained.regions.size());
