@@ -146,7 +146,7 @@ apptainer() {
 
 "$kind"
 {
-  printf '`sh tests/package/images.sh %s`, commit %s, %s, %s.\n\n| | | |\n|---|---|---|\n' "$kind" "$commit" "$(date +%F)" "$(processor | tr '\n' ' ')"
+  printf '`sh tests/package/images.sh %s`, commit %s, %s, %s.\n\n| case | outcome | seen |\n|---|---|---|\n' "$kind" "$commit" "$(date +%F)" "$(processor | cut -d ';' -f 1)"
   cat "$rows"
 } | write_section "$([ "$kind" = debian ] && echo 'Debian packages' || echo Apptainer)"
 summary
