@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains the 3D U-Net on 160 of 200 hippocampi and scores it on the other 40, with windows mirrored from left to right; their choice
-# does not depend on the training's seed. Writes tests/bench/results/hippocampus-DATE.md. About 35 minutes for each seed on two cores.
+# does not depend on the training's seed. Writes tests/bench/results/hippocampus-DATE.md. About an hour of CPU time for each seed.
 #
 #   sh tests/bench/hippocampus.sh [FOLDER]      FOLDER: with images/ and labels/; ../shared/data/3d/hippocampus by default
 #

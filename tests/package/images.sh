@@ -81,64 +81,64 @@ debian() {
   system build bookworm ca-certificates
   cp -a "$work/build" "$work/user"
   inside build sh -c 'apt-get update && apt-get install --yes --no-install-recommends dpkg-dev debhelper lintian'
-  source_into "$work/build/home/mpigrad"
-  cp -r "$work/build/home/mpigrad/examples/packaging/debian" "$work/build/home/mpigrad/debian"
-  inside build sh -c 'cd /home/mpigrad && apt-get build-dep --yes --no-install-recommends ./ && chown -R nobody /home'
+  source_into "$work/build/srv/mpigrad"
+  cp -r "$work/build/srv/mpigrad/examples/packaging/debian" "$work/build/srv/mpigrad/debian"
+  inside build sh -c 'cd /srv/mpigrad && apt-get build-dep --yes --no-install-recommends ./ && chown -R 65534:65534 /srv'
   show 'what the package needs to be built is installed' succeeds
   began=$(date +%s)
-  inside build setpriv --reuid=65534 --regid=65534 --clear-groups sh -c 'cd /home/mpigrad && HOME=/home dpkg-buildpackage -us -uc -b'
+  inside build setpriv --reuid=65534 --regid=65534 --clear-groups sh -c 'cd /srv/mpigrad && HOME=/srv dpkg-buildpackage -us -uc -b'
   note="$((($(date +%s) - began + 30) / 60)) minutes"
   show '`dpkg-buildpackage -us -uc -b` of a user without rights, with the self-test on two threads' succeeds
-  inside build sh -c 'cd /home && lintian --allow-root --fail-on error ./*.changes'
+  inside build sh -c 'cd /srv && lintian --allow-root --fail-on error ./*.changes'
   note="$(grep -c '^W:' "$work/out") warnings"
   show 'lintian has no error' succeeds
-  cp "$work"/build/home/*.deb "$work/user/root/" || return
+  cp "$work"/build/srv/*.deb "$work/user/srv/" || return
   rm -rf "$work/build"
-  inside user sh -c 'apt-get update && cd /root && apt-get install --yes --no-install-recommends ./mpigrad_*.deb ./libmpigrad0.[0-9]_*.deb'
+  inside user sh -c 'apt-get update && cd /srv && apt-get install --yes --no-install-recommends ./mpigrad_*.deb ./libmpigrad0.[0-9]_*.deb'
   show 'programs and library are installed in a clean Debian 12' succeeds
   inside user mpiexec.mpich -n 2 mpigrad-selftest --folder /tmp
   note=$(tail -n 1 "$work/out")
   show '`mpigrad-selftest` on two ranks' says ' passed, 0 failed'
   inside user sh -c 'cosmoflow train --describe /usr/share/mpigrad/recipes/quickstart.toml'
   show '`cosmoflow` reads an installed recipe' says parameters
-  cp "$root/examples/first/two_ranks.cpp" "$work/user/root/"
-  inside user sh -c 'cd /root && apt-get install --yes --no-install-recommends ./libmpigrad-dev*.deb g++ pkgconf &&
+  cp "$root/examples/first/two_ranks.cpp" "$work/user/srv/"
+  inside user sh -c 'cd /srv && apt-get install --yes --no-install-recommends ./libmpigrad-dev*.deb g++ pkgconf &&
     g++ -std=c++20 two_ranks.cpp $(pkgconf --cflags --libs mpigrad) -o two_ranks && mpiexec.mpich -n 2 ./two_ranks'
   show '`two_ranks.cpp` is compiled with `libmpigrad-dev` and runs on two ranks' succeeds
-  inside user sh -c 'dpkg --purge mpigrad libmpigrad-dev && dpkg --purge $(dpkg-query -W -f "\${Package}\n" | grep ^libmpigrad) && ! find / -xdev -name "*mpigrad*" -not -path "/root/*" | grep .'
+  inside user sh -c 'dpkg --purge mpigrad libmpigrad-dev && dpkg --purge $(dpkg-query -W -f "\${Package}\n" | grep ^libmpigrad) && ! find / -xdev -name "*mpigrad*" -not -path "/srv/*" | grep .'
   show 'nothing stays when the packages are removed' succeeds
 }
 
 apptainer() {
   system machine sid apptainer,ca-certificates
   system machine/debian12 bookworm ca-certificates
-  source_into "$work/machine/root/mpigrad"
+  source_into "$work/machine/srv/mpigrad"
   sed 's|^Bootstrap: .*|Bootstrap: localimage|; s|^From: .*|From: /debian12|' "$root/examples/packaging/apptainer/mpigrad.def" \
-    >"$work/machine/root/mpigrad/examples/packaging/apptainer/mpigrad.def"
+    >"$work/machine/srv/mpigrad/examples/packaging/apptainer/mpigrad.def"
   inside machine apptainer --version
   version=$(sed 's/.* //' "$work/out")
   began=$(date +%s)
-  inside machine sh -c 'cd /root/mpigrad && apptainer build /root/mpigrad.sif examples/packaging/apptainer/mpigrad.def'
-  note="$((($(date +%s) - began + 30) / 60)) minutes, $(du -m "$work/machine/root/mpigrad.sif" | cut -f 1) MB"
+  inside machine sh -c 'cd /srv/mpigrad && apptainer build /srv/mpigrad.sif examples/packaging/apptainer/mpigrad.def'
+  note="$((($(date +%s) - began + 30) / 60)) minutes, $(du -m "$work/machine/srv/mpigrad.sif" | cut -f 1) MB"
   show "\`apptainer build\` $version, with the definition's test, from a debootstrap folder of Debian 12 in place of \`docker\`" succeeds
   rm -rf "$work/machine/debian12"
   # Without FUSE each command would unpack the image anew.
-  inside machine apptainer build --sandbox /root/image /root/mpigrad.sif
-  inside machine apptainer test /root/image
+  inside machine apptainer build --sandbox /srv/image /srv/mpigrad.sif
+  inside machine apptainer test /srv/image
   note=$(tail -n 1 "$work/out")
   show '`apptainer test`: `mpigrad-selftest` on two ranks with the MPI of the image' says ' passed, 0 failed'
-  inside machine apptainer exec /root/image unet3d --help
+  inside machine apptainer exec /srv/image unet3d --help
   show '`unet3d` runs in the image' says Usage
   if ! python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$work/wheel" 'mpich>=5,<6' ||
     ! python3 -m zipfile -e "$work"/wheel/*.whl "$work/wheel"; then
     skip 'pip has no mpich 5'
     return
   fi
-  mkdir -p "$work/machine/opt/mpich" "$work/machine/root/host-mpi"
+  mkdir -p "$work/machine/opt/mpich" "$work/machine/srv/host-mpi"
   cp -r "$work"/wheel/*.data/data/* "$work/machine/opt/mpich/" && chmod +x "$work"/machine/opt/mpich/bin/*
-  ln -s /opt/mpich/lib/libmpi.so.12 "$work/machine/root/host-mpi/libmpich.so.12"
-  inside machine /opt/mpich/bin/mpiexec -n 2 apptainer exec --bind /root/host-mpi:/opt/host-mpi,/opt/mpich \
-    --env LD_LIBRARY_PATH=/opt/host-mpi:/opt/mpich/lib /root/image mpigrad-selftest --folder /tmp
+  ln -s /opt/mpich/lib/libmpi.so.12 "$work/machine/srv/host-mpi/libmpich.so.12"
+  inside machine /opt/mpich/bin/mpiexec -n 2 apptainer exec --bind /srv/host-mpi:/opt/host-mpi,/opt/mpich \
+    --env LD_LIBRARY_PATH=/opt/host-mpi:/opt/mpich/lib /srv/image mpigrad-selftest --folder /tmp
   note="$(grep -o 'MPICH[^,;|]*' "$work/out" | head -n 1)"
   uses_it() { says ' passed, 0 failed' && grep -q 'MPICH.* 5\.' "$work/out"; }
   show 'the same with the MPI and the `mpiexec` of the machine (MPICH 5 for 4.0.2 of the image)' uses_it
