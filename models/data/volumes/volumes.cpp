@@ -1,10 +1,14 @@
 #include "models/data/volumes/volumes.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <map>
+#include <span>
 #include <unordered_map>
 
 #include "framework/base/host_memory.h"
@@ -15,6 +19,7 @@
 #include "models/data/volumes/cases.h"
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/table.h"
+#include "models/data/volumes/volume_cache.h"
 #include "models/data/volumes/volume_formats.h"
 
 namespace mpigrad::data {
@@ -106,6 +111,7 @@ struct VolumeFolder::State {
   VolumesOptions options;
   Kept<float> values;
   Kept<std::int32_t> labels;
+  std::optional<VolumeCache> cache{};
 
   // The spacing to which a volume is resampled, from its own along an axis.
   double target_spacing(double mm, std::size_t axis) const {
@@ -130,11 +136,44 @@ struct VolumeFolder::State {
     return result;
   }
 
-  std::shared_ptr<const std::vector<float>> values_of(std::int64_t sample) {
-    return values.get(sample, [&] { return load_values(at(sample)); });
+  void read_values(std::int64_t sample, const Box& box, std::byte* out) {
+    const auto& file = at(sample);
+    const auto described = [&] {
+      return fmt::format("{}{} channels, {}\n{}", identity(file.images), type.channels, options.cubic ? "cubic" : "linear",
+                         cells_of(file));
+    };
+    read_box(
+        values, sample, file, type.channels, described, [&] { return load_values(file); }, box, out);
   }
-  std::shared_ptr<const std::vector<std::int32_t>> labels_of(std::int64_t sample) {
-    return labels.get(sample, [&] { return load_labels(at(sample)); });
+  void read_labels(std::int64_t sample, const Box& box, std::byte* out) {
+    const auto& file = at(sample);
+    const auto described = [&] {
+      const std::map numbers(options.labels.numbers.begin(), options.labels.numbers.end());
+      return fmt::format("{}classes {}, without {}\n{}", identity({file.labels}), numbers, options.labels.ignored,
+                         cells_of(file));
+    };
+    read_box(
+        labels, sample, file, 1, described, [&] { return load_labels(file); }, box, out);
+  }
+  // For the cache; the number at its end counts the ways in which this library has computed volumes from files.
+  static std::string cells_of(const File& file) {
+    return fmt::format("axes {}, flips {}, {} to {}, 1\n", file.turn.axes, file.turn.flip, file.stored_extents, file.extents);
+  }
+  // From the cache or from memory; else loads the volume and keeps it there.
+  template <class T, class Described, class Load>
+  void read_box(Kept<T>& memory, std::int64_t sample, const File& file, std::int64_t channels, Described described, Load load,
+                const Box& box, std::byte* out) const {
+    const auto cell = channels * static_cast<std::int64_t>(sizeof(T));
+    const auto copy = [&](const std::vector<T>& all) {
+      copy_box(reinterpret_cast<const std::byte*>(all.data()), cell, file.extents, box, out);
+    };
+    if (!cache) return copy(*memory.get(sample, load));
+    const auto what = described();
+    if (cache->read(what, file.extents, cell, box, out)) return;
+    const auto all = load();
+    require(described() == what, "[data] {} has changed while it was read", file.images.front().string());
+    cache->add(what, std::as_bytes(std::span(all)));
+    copy(all);
   }
   const File& at(std::int64_t sample) const { return files[static_cast<std::size_t>(sample)]; }
 
@@ -194,6 +233,7 @@ VolumeFolder::VolumeFolder(const fs::path& images, const fs::path& labels, const
     : state_(std::make_shared<State>(options.cache_bytes < 0 ? volumes_in_memory : options.cache_bytes)) {
   auto& s = *state_;
   s.options = options;
+  if (!options.cache.empty()) s.cache.emplace(options.cache);
   if (options.spacing)
     for (const double mm : *options.spacing)
       require(mm > 0 && std::isfinite(mm), "[data] a spacing must be positive, in mm, not {}", mm);
@@ -299,9 +339,7 @@ std::string VolumeFolder::name_of_sample(std::int64_t sample) const { return pri
 
 void VolumeFolder::read(std::int64_t sample, const Box& box, std::byte* out) const {
   require_sample(*this, sample);
-  const auto values = state_->values_of(sample);
-  copy_box(reinterpret_cast<const std::byte*>(values->data()), channels() * static_cast<std::int64_t>(sizeof(float)),
-           state_->at(sample).extents, box, out);
+  state_->read_values(sample, box, out);
 }
 
 void VolumeFolder::read_targets(std::int64_t sample, const Box& box, std::byte* out) const {
@@ -309,15 +347,15 @@ void VolumeFolder::read_targets(std::int64_t sample, const Box& box, std::byte* 
   if (const auto& targets = state_->at(sample).targets; !targets.empty())
     std::memcpy(out, targets.data(), targets.size() * sizeof(double));
   if (!target_type().per_cell) return;
-  const auto values = state_->labels_of(sample);
-  copy_box(reinterpret_cast<const std::byte*>(values->data()), sizeof(std::int32_t), state_->at(sample).extents, box, out);
+  state_->read_labels(sample, box, out);
 }
 
 void VolumeFolder::check(std::int64_t part, std::int64_t parts) const {
+  std::vector<std::byte> cell(static_cast<std::size_t>(channels()) * sizeof(float));
   for (auto sample = part; sample < size(); sample += parts)
     queue().run([&] {
-      (void)state_->values_of(sample);
-      if (target_type().per_cell) (void)state_->labels_of(sample);
+      read(sample, {{0, 0, 0}, {1, 1, 1}}, cell.data());
+      if (target_type().per_cell) read_targets(sample, {{0, 0, 0}, {1, 1, 1}}, cell.data());
     });
 }
 

@@ -34,6 +34,11 @@ struct VolumesOptions {
   // Bytes of volumes that stay in memory after they are read; the most recently read ones stay. Negative:
   // volumes_in_memory.
   std::int64_t cache_bytes = -1;
+  // A folder, made if it does not exist, in which volumes and labels stay as they are here: unpacked, turned and resampled, 4
+  // bytes for each value and label. Reading a box then reads its cells only, and no volume stays in memory. Processes share it,
+  // and later ones use it for the same options and files (identity() in volume_cache.h). Without room on the disk a warning is
+  // printed, and volumes are read again. Nothing is removed from it; delete it when no process uses it. "": none.
+  std::filesystem::path cache{};
 };
 
 // The volumes of the folder `images`, in the order of their names, or the volume in the file `images`, and the files of the
@@ -52,7 +57,7 @@ class VolumeFolder : public Source {
   void read(std::int64_t sample, const Box& box, std::byte* out) const override;
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
-  // Reads the files, including the images.
+  // Reads the files, including the images; those in the cache there.
   void check(std::int64_t part, std::int64_t parts) const override;
 
   // As in the file: neither turned nor resampled.

@@ -20,6 +20,7 @@ namespace mpigrad::trainer::segmenting {
 // Where volumes are, and how they are read.
 struct DataOptions {
   std::string group, volume = "volume", label = "label";  // datasets of HDF5 files
+  std::string cache{};                                    // a folder (data::VolumesOptions), "": none
 };
 
 // A trained network and the data it was trained on, as the weights' file remembers them.
@@ -134,8 +135,10 @@ Shape stored_extents(const Volumes& volumes, std::int64_t sample);
 // is not that of their affine map, volumes whose axes are not at right angles, and, if `of_training`, volumes that do not say
 // their orientation.
 void warn_of_geometry(const Communicator& world, const Volumes& volumes, const Trained& trained, bool of_training);
-// Says on rank 0 if the volumes for training do not stay in memory, so that windows read whole volumes; not with a store.
-void warn_of_reading(const Communicator& world, const Volumes& volumes, const std::vector<std::int64_t>& samples, double store);
+// Says on rank 0 if the volumes for training do not stay in memory, so that windows read whole volumes; not with a store or a
+// cache.
+void warn_of_reading(const Communicator& world, const Volumes& volumes, const std::vector<std::int64_t>& samples,
+                     const TrainOptions& options);
 // What is missing between 0 and the largest of these sorted labels, in a line that names the keys that help; "": nothing.
 std::string label_gaps(const std::vector<std::int64_t>& labels, const std::string& data);
 // The classes that occur in the cells of volumes.

@@ -123,6 +123,11 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
   add_data_keys(keys, o);
   keys.remove("data.shifts");  // windows are not periodic boxes
   add_reading_keys(keys, o);
+  keys.add("data.cache", o.source.cache,
+           "a folder for volumes as windows need them, unpacked, turned and resampled, of which a window then reads its own "
+           "cells; "
+           "best on a disk of the node. Later trainings use it too")
+      .with_default("none: volumes that do not stay in memory are read again, whole, for each window");
 }
 
 void add_label_keys(Keys& keys, Trained& trained) {

@@ -200,7 +200,7 @@ int train(const Communicator& world, const SegmentationProgram& program, const T
     trained.channel_files = folder->channel_files();
   const auto geometry = geometry_of(world, *volumes.stored, all_samples(*volumes.stored), trained.spacing.has_value());
   warn_of_geometry(world, volumes, trained, true);
-  warn_of_reading(world, volumes, split.train, o.store);
+  warn_of_reading(world, volumes, split.train, o);
   const auto& regions = trained.regions;
   // For validation each group of ranks segments its own volumes.
   auto segments_on = grid;

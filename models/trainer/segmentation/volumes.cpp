@@ -7,6 +7,7 @@
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
+#include "models/trainer/recipe/version.h"
 #include "models/trainer/segmentation/dataset.h"
 #include "models/trainer/segmentation/parts.h"
 
@@ -41,7 +42,8 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
                                      .least_spacing = trained.least_spacing,
                                      .most_spacing = trained.most_spacing,
                                      .labels = data::label_rules(trained.label_map, trained.ignored),
-                                     .channel_files = trained.channel_files};
+                                     .channel_files = trained.channel_files,
+                                     .cache = o.cache.empty() ? fs::path() : fs::path(o.cache) / commit()};
   if (const auto folders = data_folders(path, wants_labels))
     return std::make_shared<data::VolumeFolder>(folders->images, folders->labels, options);
   bool volumes = data::is_volume(path);
@@ -51,6 +53,8 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
     require(!wants_labels, "[data] {} holds volumes without labels: a folder of images/ and labels/ is needed", path.string());
     return std::make_shared<data::VolumeFolder>(path, fs::path(), options);
   }
+  require(o.cache.empty(), "[data] {} is read by parts as it is: data.cache is for folders of {}", path.string(),
+          data::volume_format_names());
   const auto with_rules = [&](data::SourcePtr source) {
     return wants_labels ? data::relabelled(std::move(source), options.labels) : source;
   };
@@ -88,15 +92,18 @@ Shape stored_extents(const Volumes& volumes, std::int64_t sample) {
   return folder == nullptr ? volumes.stored->extents_of(sample) : folder->header(sample).extents;
 }
 
-void warn_of_reading(const Communicator& world, const Volumes& volumes, const std::vector<std::int64_t>& samples, double store) {
-  if (world.rank() != 0 || store > 0 || dynamic_cast<const data::VolumeFolder*>(volumes.stored.get()) == nullptr) return;
+void warn_of_reading(const Communicator& world, const Volumes& volumes, const std::vector<std::int64_t>& samples,
+                     const TrainOptions& o) {
+  if (world.rank() != 0 || o.store > 0 || !o.source.cache.empty() ||
+      dynamic_cast<const data::VolumeFolder*>(volumes.stored.get()) == nullptr)
+    return;
   std::int64_t bytes = 0;
   for (const auto sample : samples) bytes += volumes.seen->extents_of(sample).elements() * 4 * (volumes.seen->channels() + 1);
   if (bytes <= data::volumes_in_memory) return;
   const double gib = static_cast<double>(bytes) / double{1 << 30} / world.size();
   fmt::print(stderr,
              "warning: the volumes for training need {}, of which {} stay in the memory of a process: most windows read a whole "
-             "volume again. data.store={:.1f} keeps all of them in the memory of the ranks\n",
+             "volume again. data.store={:.1f} keeps all of them in the memory of the ranks, data.cache=FOLDER in files\n",
              readable_bytes(bytes), readable_bytes(data::volumes_in_memory), std::ceil(10 * gib + 0.5) / 10);
 }
 

@@ -112,14 +112,17 @@ train="$tool train --data $work/data --window 16,16,12 --batch 2 --learning-rate
   run $train $small --epochs 2 --precision float64 --out "$work/one"
   ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --out "$work/two"
   judge 'two ranks along the depth have the losses of one' near_losses "$work/one/metrics.csv" "$work/two/metrics.csv"
-  ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --set data.ghosts=1 --set data.read=collective --out "$work/ghosts"
-  judge 'so they have where planes around their blocks are read, by both together' near_losses "$work/one/metrics.csv" "$work/ghosts/metrics.csv"
+  ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --set data.ghosts=1 --set data.read=collective \
+    --set data.cache="$work/cache" --out "$work/ghosts"
+  judge 'so they have where planes around their blocks are read, by both together, of volumes that a cache has' near_losses "$work/one/metrics.csv" "$work/ghosts/metrics.csv"
   threads 4 $train $small --epochs 2 --precision float64 --grid sample=2,height=2 --set network.variant=mlperf --out "$work/four"
   judge 'so have threads that split samples and heights' near_losses "$work/one/metrics.csv" "$work/four/metrics.csv"
   threads 4 $train $small --epochs 2 --precision float64 --grid sample=2,filter=2 --set grid.layers=bottom:depth=2,channel=2 \
     --out "$work/mixed"
   judge 'so have threads that split filters, and channels at the bottom' near_losses "$work/one/metrics.csv" "$work/mixed/metrics.csv"
-  ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --set grid.sharded_weights --out "$work/parts"
+  ranks 2 $train $small --epochs 2 --precision float64 --grid depth=2 --set grid.sharded_weights \
+    --set data.cache="$work/cache" --out "$work/parts"
+  judge 'each volume and each label is there once' test "$(find "$work/cache" -name '*.volume' | wc -l)" -eq 20
   judge 'so have two ranks that store parts of the weights' near_losses "$work/one/metrics.csv" "$work/parts/metrics.csv"
   ranks 4 $train $small --epochs 2 --precision float64 --grid stage=2,height=2 --set grid.boundaries=up1 --out "$work/stages"
   judge 'so have two stages of two ranks each, with skip connections between them' \

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 
+#include "framework/base/warning.h"
 #include "framework/tensor/random.h"
 #include "models/data/augment/geometry.h"
 #include "models/data/compressed/compressed.h"
@@ -17,6 +19,7 @@
 #include "models/data/volumes/nifti.h"
 #include "models/data/volumes/volumes.h"
 #include "models/data/window.h"
+#include "tests/models/data/nifti_files.h"
 #include "tests/models/data/scans.h"
 #include "tests/support/errors.h"
 #include "tests/support/files.h"
@@ -313,4 +316,71 @@ TEST_CASE("volumes: channels in files of their own, named as nnU-Net names them"
   CHECK(has(error_text([&] { open(labels); }), "a_0001.nii has 2 channels; a file of one channel has one"));
   fs::remove(images / "a_0001.nii"), write_volume(images / "a_0001.nii.gz", {4, 3, 2}), write_volume(images / "c.nii", {4, 3, 2});
   CHECK(has(error_text([&] { open(labels); }), "c.nii has no number of its channel, as c_0000 has"));
+}
+
+TEST_CASE("volumes: a cache has what the files have, for their options and until they change") {
+  const Folder folder;
+  const auto image = folder / "images" / "a.nii", labels = folder / "labels" / "a.nii", cache = folder / "new" / "cache";
+  fs::create_directory(folder / "images"), fs::create_directory(folder / "labels");
+  const auto write = [&](float factor) {
+    std::vector<float> values;
+    for (int i = 0; i < 5 * 6 * 7; ++i) values.push_back(factor * static_cast<float>(i % 50));
+    write_file(image, placed_file({5, 6, 7}, values, {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}));
+  };
+  write(1), write_labels(labels, image, 3);
+  const auto read = [&](data::VolumesOptions options, Box box, const fs::path& to) {
+    options.cache = to;
+    const data::VolumeFolder source(folder / "images", folder / "labels", options);
+    auto numbers = source.values(0, box);
+    std::vector<std::int32_t> classes(static_cast<std::size_t>(box.elements()));
+    source.read_targets(0, box, reinterpret_cast<std::byte*>(classes.data()));
+    numbers.insert(numbers.end(), classes.begin(), classes.end());
+    return numbers;
+  };
+  const auto files = [&] { return std::distance(fs::directory_iterator(cache), fs::directory_iterator()); };
+  const data::VolumesOptions finer{.spacing = std::array{1.0, 0.6, 1.0}};
+  const std::vector<data::VolumesOptions> kinds{
+      {}, finer, {.spacing = finer.spacing, .cubic = true}, {.orientation = "LPS"}, {.labels = data::label_rules({"3=2"}, {1})}};
+  const Box box{{2, 1, 1}, {3, 4, 3}};
+  for (const auto& kind : kinds)
+    for (int again = 0; again < 2; ++again) CHECK(read(kind, box, cache) == read(kind, box, ""));
+  CHECK(files() == 8);  // values of kinds 1 and 5, and labels of kinds 2 and 3, are the same
+
+  // They are read from there; files that have changed are not, even with the size and the time of change that they had.
+  const auto before = read({}, box, "");
+  const auto changed_in_cache = [&](int by) {
+    for (const auto& entry : fs::directory_iterator(cache)) {
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      std::vector<char> cells(4 * 5 * 6 * 7);  // of labels; the first cells of larger volumes
+      file.read(cells.data(), static_cast<std::streamsize>(cells.size()));
+      for (auto& cell : cells) cell = static_cast<char>(cell ^ by);
+      file.seekp(0), file.write(cells.data(), static_cast<std::streamsize>(cells.size()));
+    }
+  };
+  changed_in_cache(1);
+  CHECK(read({}, box, cache) != before);
+  changed_in_cache(1);
+  CHECK(read({}, box, cache) == before);
+  const auto time = fs::last_write_time(image);
+  write(2), fs::last_write_time(image, time);
+  CHECK(read({}, box, "") != before);
+  CHECK(read({}, box, cache) == read({}, box, ""));
+  CHECK(files() == 9);
+
+  // A file that is not whole is written again; one that others may change is refused.
+  for (const auto& entry : fs::directory_iterator(cache)) fs::resize_file(entry.path(), entry.file_size() - 1);
+  CHECK(read({}, box, cache) == read({}, box, ""));
+  CHECK(files() == 9);
+  for (const auto& entry : fs::directory_iterator(cache)) fs::permissions(entry.path(), fs::perms(0666));
+  CHECK(has(error_text([&] { (void)read({}, box, cache); }), "may be changed by other users"));
+  // Without room (here: without the folder) there is one warning, and volumes are read.
+  data::VolumesOptions options{.cache = cache};
+  const data::VolumeFolder source(folder / "images", "", options);
+  fs::remove_all(cache);
+  (void)detail::take_warnings();
+  for (int i = 0; i < 2; ++i) CHECK(source.values(0, box) == data::VolumeFolder(folder / "images", "").values(0, box));
+  const auto warnings = detail::take_warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(has(warnings.front(), "volumes are not kept, and are read again: [data] "));
+  CHECK(has(error_text([&] { (void)read({}, box, image); }), "a.nii is not a folder"));
 }
