@@ -83,7 +83,8 @@ void report(const SegmentationProgram& program, const Options& o, const Outputs&
                   {"hausdorff95_mm_interval", interval(&Case::hausdorff)},
                   {"surface_dice", of(&Case::within)},
                   {"surface_dice_interval", interval(&Case::within)},
-                  {"volume_difference", of(&Case::volume_difference)}});
+                  {"volume_difference", of(&Case::volume_difference)},
+                  {"volume_difference_interval", interval(&Case::volume_difference)}});
     classes.push_back(std::move(label));
   }
   document["mean_dice"] = number(mean_dice(r.cases, r.classes));

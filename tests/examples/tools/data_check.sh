@@ -147,11 +147,17 @@ run "$tools/unet3d" evaluate --weights "$work/nnunet_run/weights.h5" --data "$wo
 judge 'evaluate ignores the same cells' says ', 2 classes, '
 run "$tools/unet3d" predict --weights "$work/nnunet_run/weights.h5" --images "$work/nnunet" --out "$work/nnunet_predicted"
 judge 'predict reads imagesTs and names its files as nnU-Net does' test -s "$work/nnunet_predicted/w.nii"
-mkdir "$work/regions"
-cp -r "$work/nnunet/imagesTr" "$work/nnunet/labelsTr" "$work/regions"
+mkdir -p "$work/regions/imagesTr"
+cp -r "$work/nnunet/labelsTr" "$work/regions"
+python3 - "$work" <<'END'
+import struct, sys
+for n in range(5):  # both channels in one file, as the fourth dimension
+    a, b = (open(f"{sys.argv[1]}/nnunet/imagesTr/v{n}_000{channel}.nii", "rb").read() for channel in range(2))
+    open(f"{sys.argv[1]}/regions/imagesTr/v{n}.nii", "wb").write(a[:40] + struct.pack("<h", 4) + a[42:48] + struct.pack("<h", 2) + a[50:] + b[352:])
+END
 printf '{"labels": {"background": 0, "all": [1, 3], "rim": [3]}, "regions_class_order": [1, 3]}' >"$work/regions/dataset.json"
 unet3d --data "$work/regions" --out "$work/regions_run"
-judge "nnU-Net's regions are targets" says 'region 2 is rim=3, written as class 3'
+judge "nnU-Net's regions are targets, of two channels in one file" eval "says 'region 2 is rim=3, written as class 3' && grep -q 'up to \[8, 10, 12\] x 2 ' '$work/out'"
 run "$tools/unet3d" evaluate --weights "$work/regions_run/weights.h5" --data "$work/regions" --out "$work/regions_scores"
 judge 'evaluate scores them by name' says '^ *rim  *[01]\.'
 

@@ -43,7 +43,8 @@ TEST_CASE("segmentation: all 48 ways to store a volume give the same classes at 
   const auto ways = all_ways();
   for (std::size_t w = 0; w < ways.size(); ++w)
     write_file(folder.path / fmt::format("{:02}.nii", w),
-               placed_file(ways[w].extents(xyz), values_of(ways[w]), ways[w].affine(xyz, straight)));
+               placed_file(ways[w].extents(xyz), values_of(ways[w]), ways[w].affine(xyz, straight),
+                           {.version = w % 3 == 0 ? 2 : 1, .big = w % 2 == 1}));
   for (const auto& grid_extents : {GridExtents{}, GridExtents{.sample = 2}, GridExtents{.depth = 2}})
     check_on_ranks(static_cast<int>(grid_extents.sample * grid_extents.depth), "48 ways", [&](const Communicator& world) {
       trainer::segmenting::Trained trained{.orientation = "RAS"};
