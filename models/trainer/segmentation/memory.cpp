@@ -60,14 +60,17 @@ std::string require_memory(const Communicator& world, const SegmentationProgram&
   }
   volume += std::min(cached, all);
   // The scores and probabilities of a batch of windows are in both numbers.
-  const double running = std::max(network - windows.results, 0.0), more = windows.total() + running + volume;
+  const double running = std::max(network - windows.results, 0.0);
+  // Code, buffers and connections of libraries at their first use, as tests/bench/segment_memory.sh shows.
+  constexpr double libraries = 0x1.8p26;
+  const double more = windows.total() + running + volume + libraries;
   // What the process has so far: weights are loaded, volumes are not read.
   const auto& transport = world.transport();
   const double used = static_cast<double>(peak_process_bytes()) / (transport.in_one_process() ? transport.size() : 1);
   const double limit = gib > 0 ? gib * 0x1p30 - used : static_cast<double>(available_host_bytes()) / transport.node_size();
-  const auto parts = fmt::format("{} for sums of {} {}, {} for windows and the network, {} for the volume", text_of(windows.sums),
-                                 problem.outputs, o.targets.empty() ? "classes" : "regions", text_of(windows.results + running),
-                                 text_of(volume + windows.classes));
+  const auto parts = fmt::format("{} for sums of {} {}, {} for windows, network and libraries, {} for the volume",
+                                 text_of(windows.sums), problem.outputs, o.targets.empty() ? "classes" : "regions",
+                                 text_of(windows.results + running + libraries), text_of(volume + windows.classes));
   of_input(world, [&] {
     require(more <= limit,
             "[memory] segmenting {} of {} cells takes {} of each rank besides the {} that it has ({}), and {} are {}: more ranks "
