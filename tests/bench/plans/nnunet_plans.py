@@ -2,7 +2,7 @@
 
     pip install nnunetv2 && python3 nnunet_plans.py [FOLDER_OF_HIPPOCAMPUS]
 
-Prints JSON with an entry for each data set: spacing, window, pools of each axis, batch. nnU-Net puts the coarsest axis first; the
+Prints JSON with an entry for each data set: spacing, window, for each axis pools and levels with a kernel of 1, batch. nnU-Net puts the coarsest axis first; the
 numbers are in the order D, H, W of the data. The memory is its own measure, feature maps of 680 million numbers, which stands for 8 GB. FOLDER has
 images/ and labels/ of NIfTI files; without it that data set is described by its median volume.
 """
@@ -41,8 +41,10 @@ def plan(extents, spacings, channels, classes):
     chosen = of.get_plans_for_configuration(spacing[forward], median[forward], '', float(numpy.prod(median)) * len(extents), {})
     strides = numpy.array(chosen['architecture']['arch_kwargs']['strides'])
     pools = [int(numpy.log2(numpy.prod(strides[:, a]))) for a in range(3)]
+    flat = [int(n) for n in (numpy.array(chosen['architecture']['arch_kwargs']['kernel_sizes']) == 1).sum(0)]
     return {'spacing': [round(float(x), 4) for x in spacing], 'median': [float(x) for x in median],
             'window': [int(chosen['patch_size'][i]) for i in backward], 'levels': len(strides), 'pools': [pools[i] for i in backward],
+            'flat': [flat[i] for i in backward],
             'batch': int(chosen['batch_size'])}
 
 

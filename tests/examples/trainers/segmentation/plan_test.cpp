@@ -40,6 +40,9 @@ TEST_CASE("plan: spacing, window and levels are those of nnU-Net's planner for i
       int pools = 0;
       for (const auto& stride : plan.network.strides) pools += stride[a] == 2;
       CHECK(pools == expected.at("pools").at(a).get<int>());
+      int flat = 0;
+      for (const auto& kernel : plan.network.kernels) flat += kernel[a] == 1;
+      CHECK(flat == expected.at("flat").at(a).get<int>());
     }
     CHECK(plan.network.strides.size() == expected.at("levels").get<std::size_t>());
     // nnU-Net rounds to the nearest batch; the one here fits.
