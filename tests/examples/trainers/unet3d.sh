@@ -270,6 +270,21 @@ judge 'a recipe is not replaced' refuses_arguments 'plan.toml exists'
 run "$tool" plan "$work/data" --modality CT --set plan.filters=4 --set network.deep_supervision=false --out "$work/ct.toml"
 ct() { succeeds && grep -q '^normalise = "ct"' "$work/ct.toml" && grep -q '^intensities = \[.*,.*,.*,.*\]' "$work/ct.toml" && grep -q '^deep_supervision = false' "$work/ct.toml"; }
 judge 'CT is normalised by the foreground of all volumes' ct
+# Every volume counts the same: mean and deviation exactly, percentiles from a part of the cells.
+numbers() {
+  PYTHONPATH="$work" python3 - "$work/ct.toml" <<'END'
+import re, statistics, sys
+from nifti import ball
+found = [float(x) for x in re.search(r"^intensities = \[(.*)\]", open(sys.argv[1]).read(), re.M)[1].split(",")]
+volumes = [[v for v, label in zip(image, labels) if label] for _, image, labels in map(ball, range(10))]
+mean = statistics.mean(map(statistics.mean, volumes))
+deviation = statistics.mean(statistics.mean((v - mean) ** 2 for v in volume) for volume in volumes) ** 0.5
+close = lambda a, b, by: abs(a - b) <= by
+low, high = min(map(min, volumes)), max(map(max, volumes))
+sys.exit(not (close(found[2], mean, 1e-3) and close(found[3], deviation, 1e-3) and low <= found[0] < low + 15 and high - 15 < found[1] <= high))
+END
+}
+judge 'with their mean, deviation and percentiles' numbers
 run "$tool" train "$work/plan.toml" --set loss.batch_dice=true --set schedule.accumulate=2 --out "$work/in_parts"
 judge 'one overlap over a batch in parts is refused' refuses_arguments 'loss.batch_dice is one overlap over a whole batch'
 for case in plan ct; do
