@@ -1,5 +1,5 @@
-// A U-Net on real volumes, split over eight ranks: loss and gradients equal those of one rank. Whole volumes of 256^3 and of a
-// brain take minutes and run in the long tests; crops of them, in double, run always.
+// A U-Net on real volumes, split over two, four and eight ranks: loss and gradients equal those of one rank. Whole volumes of
+// 256^3 and of a brain take minutes and run in the long tests; crops of them, in double, run always.
 
 #include <doctest/doctest.h>
 
@@ -126,20 +126,24 @@ Result gradient(const Volume& volume, const GridExtents& g) {
 // In float32 the gradient of a first layer differs from that in double by more than these tolerances: in the uniform surroundings
 // of a brain large terms cancel whose roundings all have the same direction.
 template <class T>
-void check_eight(const Volume& volume, double loss_tolerance, double tolerance) {
+void check_ranks(const Volume& volume, const std::vector<GridExtents>& grids, double loss_tolerance, double tolerance) {
   const auto one = gradient<T>(volume, {});
   REQUIRE(std::isfinite(one.loss));
-  const auto eight = gradient<T>(volume, {.depth = 2, .height = 2, .width = 2});
-  CHECK(std::abs(eight.loss - one.loss) <= loss_tolerance * std::abs(one.loss));
-  REQUIRE(eight.gradient.size() == one.gradient.size());
-  double apart = 0, norm = 0;
-  for (std::size_t i = 0; i < one.gradient.size(); ++i)
-    apart += std::pow(eight.gradient[i] - one.gradient[i], 2), norm += std::pow(one.gradient[i], 2);
-  CHECK(norm > 0);
-  CHECK(std::sqrt(apart / norm) <= tolerance);
-  MESSAGE("loss apart by " << std::abs(eight.loss - one.loss) / std::abs(one.loss) << ", gradient by "
-                           << std::sqrt(apart / norm));
+  for (const auto& grid : grids) {
+    const auto split = gradient<T>(volume, grid);
+    CHECK(std::abs(split.loss - one.loss) <= loss_tolerance * std::abs(one.loss));
+    REQUIRE(split.gradient.size() == one.gradient.size());
+    double apart = 0, norm = 0;
+    for (std::size_t i = 0; i < one.gradient.size(); ++i)
+      apart += std::pow(split.gradient[i] - one.gradient[i], 2), norm += std::pow(one.gradient[i], 2);
+    CHECK(norm > 0);
+    CHECK(std::sqrt(apart / norm) <= tolerance);
+    MESSAGE((grid.depth * grid.height * grid.width)
+            << " ranks: loss apart by " << std::abs(split.loss - one.loss) / std::abs(one.loss) << ", gradient by "
+            << std::sqrt(apart / norm));
+  }
 }
+const GridExtents two{.depth = 2}, four{.depth = 2, .height = 2}, eight{.depth = 2, .height = 2, .width = 2};
 
 bool without(const char* name, const char* file) {
   const char* reason = shared_data(file).empty() ? no_shared_data : data::gzip_available() ? nullptr : "this build has no zlib";
@@ -151,18 +155,18 @@ constexpr const char *a_brain = "3d/mni152/mni_icbm152_t1_tal_nlin_sym_09a_conve
                      *a_map = "3d/synthseg_labelmaps/training_seg_01.nii.gz";
 }  // namespace
 
-TEST_CASE("U-Net on a real brain: eight ranks have the loss and the gradients of one") {
+TEST_CASE("U-Net on a real brain: two, four and eight ranks have the loss and the gradients of one") {
   if (without("U-Net on a real brain", a_brain)) return;
   const auto volume = brain();
   CHECK(volume.extents == Shape{189, 233, 197});
-  check_eight<double>(middle(volume, all_tests() ? 96 : 36), 1e-11, 1e-11);
-  if (all_tests()) check_eight<float>(volume, 1e-5, 2e-4);
+  check_ranks<double>(middle(volume, all_tests() ? 96 : 36), {two, four, eight}, 1e-11, 1e-11);
+  if (all_tests()) check_ranks<float>(volume, {eight}, 1e-5, 2e-4);
 }
 
-TEST_CASE("U-Net on a map of labels: eight ranks have the loss and the gradients of one") {
+TEST_CASE("U-Net on a map of labels: two, four and eight ranks have the loss and the gradients of one") {
   if (without("U-Net on a map of labels", a_map)) return;
   const auto volume = label_map();
   CHECK(volume.extents == Shape{256, 256, 256});
-  check_eight<double>(middle(volume, all_tests() ? 96 : 36), 1e-11, 1e-11);
-  if (all_tests()) check_eight<float>(volume, 1e-5, 5e-5);
+  check_ranks<double>(middle(volume, all_tests() ? 96 : 36), {two, four, eight}, 1e-11, 1e-11);
+  if (all_tests()) check_ranks<float>(volume, {two, four}, 1e-5, 5e-5);
 }
