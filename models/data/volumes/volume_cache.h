@@ -1,8 +1,9 @@
 #pragma once
-// Volumes as windows need them, unpacked, turned and resampled, in files of a folder: a window then reads its own cells, not a
-// whole volume. Processes and later runs share the folder.
+// Volumes as windows need them, unpacked, turned and resampled, in files of a folder, from which a window is read by its own
+// cells. Processes and later runs share the folder.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -12,25 +13,34 @@
 
 namespace mpigrad::data {
 
+// What a file holds: its key chooses the file, and it is used only for the same key and state. So the file of an older state is
+// replaced. The state of the library's own code is added to it.
+struct CachedVolume {
+  std::string key, state;
+  Shape extents;          // [D, H, W]
+  std::int64_t cell = 1;  // bytes of a cell
+};
+
 class VolumeCache {
  public:
   // Makes the folder if it does not exist. Error: it cannot be made, it is not this user's, or others may change it.
   explicit VolumeCache(const std::filesystem::path& folder);
 
-  // Reads the box of the volume [D, H, W] with cells of `cell` bytes that `what` describes. False: there is no whole file of it.
-  // Error: the file is not this user's, others may change it, or it cannot be read.
-  bool read(const std::string& what, const Shape& extents, std::int64_t cell, const Box& box, std::byte* out) const;
-  // Keeps the bytes of a whole volume. If they cannot be written, for example because the disk is full, says so once in a
-  // process, and keeps none.
-  void add(const std::string& what, std::span<const std::byte> bytes) const;
+  // Reads a box of the volume. False: there is no such file, or it cannot be read. Error: it is not this user's, or others may
+  // change it.
+  bool read(const CachedVolume& volume, const Box& box, std::byte* out) const;
+  // Writes the bytes of the whole volume. False: they could not be written, for example because the disk is full, and a warning
+  // says so once in a process.
+  bool add(const CachedVolume& volume, std::span<const std::byte> bytes) const;
 
  private:
-  std::filesystem::path path_of(const std::string& what) const;
+  std::filesystem::path path_of(const CachedVolume& volume) const;
+  std::string end_of(const CachedVolume& volume) const;  // of a file, after the volume's bytes
   std::filesystem::path folder_;
+  std::string code_;
 };
 
-// The absolute paths of files, their sizes, and the times of the last change of content and of the file. Error: a file is
-// missing.
-std::string identity(const std::vector<std::filesystem::path>& files);
+// The sizes of files, and the times of the last change of their content and of themselves. Error: a file is missing.
+std::string state_of(const std::vector<std::filesystem::path>& files);
 
 }  // namespace mpigrad::data

@@ -112,6 +112,7 @@ struct VolumeFolder::State {
   Kept<float> values;
   Kept<std::int32_t> labels;
   std::optional<VolumeCache> cache{};
+  bool full = false;  // nothing more could be written to the cache
 
   // The spacing to which a volume is resampled, from its own along an axis.
   double target_spacing(double mm, std::size_t axis) const {
@@ -138,41 +139,35 @@ struct VolumeFolder::State {
 
   void read_values(std::int64_t sample, const Box& box, std::byte* out) {
     const auto& file = at(sample);
-    const auto described = [&] {
-      return fmt::format("{}{} channels, {}\n{}", identity(file.images), type.channels, options.cubic ? "cubic" : "linear",
-                         cells_of(file));
-    };
+    const auto key = fmt::format("{} channels, {}", type.channels, options.cubic ? "cubic" : "linear");
     read_box(
-        values, sample, file, type.channels, described, [&] { return load_values(file); }, box, out);
+        values, sample, file.images, key, type.channels, [&] { return load_values(file); }, box, out);
   }
   void read_labels(std::int64_t sample, const Box& box, std::byte* out) {
     const auto& file = at(sample);
-    const auto described = [&] {
-      const std::map numbers(options.labels.numbers.begin(), options.labels.numbers.end());
-      return fmt::format("{}classes {}, without {}\n{}", identity({file.labels}), numbers, options.labels.ignored,
-                         cells_of(file));
-    };
+    const auto& rules = options.labels;
+    const auto key = fmt::format("classes {}, without {}", std::map(rules.numbers.begin(), rules.numbers.end()), rules.ignored);
     read_box(
-        labels, sample, file, 1, described, [&] { return load_labels(file); }, box, out);
-  }
-  // For the cache; the number at its end counts the ways in which this library has computed volumes from files.
-  static std::string cells_of(const File& file) {
-    return fmt::format("axes {}, flips {}, {} to {}, 1\n", file.turn.axes, file.turn.flip, file.stored_extents, file.extents);
+        labels, sample, {file.labels}, key, 1, [&] { return load_labels(file); }, box, out);
   }
   // From the cache or from memory; else loads the volume and keeps it there.
-  template <class T, class Described, class Load>
-  void read_box(Kept<T>& memory, std::int64_t sample, const File& file, std::int64_t channels, Described described, Load load,
-                const Box& box, std::byte* out) const {
+  template <class T, class Load>
+  void read_box(Kept<T>& memory, std::int64_t sample, const std::vector<fs::path>& paths, std::string key, std::int64_t channels,
+                Load load, const Box& box, std::byte* out) {
+    const auto& file = at(sample);
     const auto cell = channels * static_cast<std::int64_t>(sizeof(T));
+    std::error_code none;
     const auto copy = [&](const std::vector<T>& all) {
       copy_box(reinterpret_cast<const std::byte*>(all.data()), cell, file.extents, box, out);
     };
     if (!cache) return copy(*memory.get(sample, load));
-    const auto what = described();
-    if (cache->read(what, file.extents, cell, box, out)) return;
+    for (const auto& path : paths) key += "\n" + fs::absolute(path, none).string();
+    key += fmt::format("\naxes {}, flips {}, {} to {}", file.turn.axes, file.turn.flip, file.stored_extents, file.extents);
+    const CachedVolume there{key, state_of(paths), file.extents, cell};
+    if (cache->read(there, box, out)) return;
+    if (full) return copy(*memory.get(sample, load));
     const auto all = load();
-    require(described() == what, "[data] {} has changed while it was read", file.images.front().string());
-    cache->add(what, std::as_bytes(std::span(all)));
+    if (state_of(paths) == there.state) full = !cache->add(there, std::as_bytes(std::span(all)));
     copy(all);
   }
   const File& at(std::int64_t sample) const { return files[static_cast<std::size_t>(sample)]; }

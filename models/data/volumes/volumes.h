@@ -34,10 +34,10 @@ struct VolumesOptions {
   // Bytes of volumes that stay in memory after they are read; the most recently read ones stay. Negative:
   // volumes_in_memory.
   std::int64_t cache_bytes = -1;
-  // A folder, made if it does not exist, in which volumes and labels stay as they are here: unpacked, turned and resampled, 4
-  // bytes for each value and label. Reading a box then reads its cells only, and no volume stays in memory. Processes share it,
-  // and later ones use it for the same options and files (identity() in volume_cache.h). Without room on the disk a warning is
-  // printed, and volumes are read again. Nothing is removed from it; delete it when no process uses it. "": none.
+  // A folder, made if it does not exist, for volumes and labels as read() returns them, unpacked, turned and resampled: 4 bytes
+  // for each value and label. read() then reads the cells of its box, and no volume stays in memory. Processes share it, and
+  // later ones use it as long as paths, sizes and times of the files, the options above and the library's own file are the same.
+  // A full disk is a warning: further volumes stay in memory as without a cache. "": none.
   std::filesystem::path cache{};
 };
 
@@ -57,7 +57,7 @@ class VolumeFolder : public Source {
   void read(std::int64_t sample, const Box& box, std::byte* out) const override;
   void read_targets(std::int64_t sample, const Box& box, std::byte* out) const override;
   std::string name_of_sample(std::int64_t sample) const override;
-  // Reads the files, including the images; those in the cache there.
+  // Reads the files, including the images, but not those that the cache has.
   void check(std::int64_t part, std::int64_t parts) const override;
 
   // As in the file: neither turned nor resampled.

@@ -124,10 +124,9 @@ void add_data_keys_of(Keys& keys, TrainOptions& o) {
   keys.remove("data.shifts");  // windows are not periodic boxes
   add_reading_keys(keys, o);
   keys.add("data.cache", o.source.cache,
-           "a folder for volumes as windows need them, unpacked, turned and resampled, of which a window then reads its own "
-           "cells; "
-           "best on a disk of the node. Later trainings use it too")
-      .with_default("none: volumes that do not stay in memory are read again, whole, for each window");
+           "a folder, best on a disk of the node, for volumes that are unpacked, turned and resampled. Windows are read from "
+           "there, also by later trainings")
+      .with_default("none: where volumes do not stay in memory, each window reads a whole one");
 }
 
 void add_label_keys(Keys& keys, Trained& trained) {

@@ -7,7 +7,6 @@
 #include "models/data/volumes/orientation.h"
 #include "models/data/volumes/volume_formats.h"
 #include "models/data/volumes/volumes.h"
-#include "models/trainer/recipe/version.h"
 #include "models/trainer/segmentation/dataset.h"
 #include "models/trainer/segmentation/parts.h"
 
@@ -43,7 +42,7 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
                                      .most_spacing = trained.most_spacing,
                                      .labels = data::label_rules(trained.label_map, trained.ignored),
                                      .channel_files = trained.channel_files,
-                                     .cache = o.cache.empty() ? fs::path() : fs::path(o.cache) / commit()};
+                                     .cache = o.cache};
   if (const auto folders = data_folders(path, wants_labels))
     return std::make_shared<data::VolumeFolder>(folders->images, folders->labels, options);
   bool volumes = data::is_volume(path);
@@ -53,7 +52,7 @@ data::SourcePtr open_stored(const fs::path& path, const DataOptions& o, bool wan
     require(!wants_labels, "[data] {} holds volumes without labels: a folder of images/ and labels/ is needed", path.string());
     return std::make_shared<data::VolumeFolder>(path, fs::path(), options);
   }
-  require(o.cache.empty(), "[data] {} is read by parts as it is: data.cache is for folders of {}", path.string(),
+  require(o.cache.empty(), "[data] windows are read from {} itself: data.cache is for volumes in {}", path.string(),
           data::volume_format_names());
   const auto with_rules = [&](data::SourcePtr source) {
     return wants_labels ? data::relabelled(std::move(source), options.labels) : source;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <fstream>
 
@@ -341,9 +340,12 @@ TEST_CASE("volumes: a cache has what the files have, for their options and until
   const data::VolumesOptions finer{.spacing = std::array{1.0, 0.6, 1.0}};
   const std::vector<data::VolumesOptions> kinds{
       {}, finer, {.spacing = finer.spacing, .cubic = true}, {.orientation = "LPS"}, {.labels = data::label_rules({"3=2"}, {1})}};
-  const Box box{{2, 1, 1}, {3, 4, 3}};
+  const Box box{{2, 1, 1}, {5, 4, 3}}, whole{{0, 0, 0}, {7, 6, 5}};
   for (const auto& kind : kinds)
-    for (int again = 0; again < 2; ++again) CHECK(read(kind, box, cache) == read(kind, box, ""));
+    for (int again = 0; again < 2; ++again) {
+      CHECK(read(kind, box, cache) == read(kind, box, ""));
+      if (!kind.spacing) CHECK(read(kind, whole, cache) == read(kind, whole, ""));
+    }
   CHECK(files() == 8);  // values of kinds 1 and 5, and labels of kinds 2 and 3, are the same
 
   // They are read from there; files that have changed are not, even with the size and the time of change that they had.
@@ -365,12 +367,19 @@ TEST_CASE("volumes: a cache has what the files have, for their options and until
   write(2), fs::last_write_time(image, time);
   CHECK(read({}, box, "") != before);
   CHECK(read({}, box, cache) == read({}, box, ""));
-  CHECK(files() == 9);
+  CHECK(files() == 8);
 
-  // A file that is not whole is written again; one that others may change is refused.
+  // A file that is not whole, or of another state, is written again; one that others may change is refused.
+  changed_in_cache(1);
   for (const auto& entry : fs::directory_iterator(cache)) fs::resize_file(entry.path(), entry.file_size() - 1);
   CHECK(read({}, box, cache) == read({}, box, ""));
-  CHECK(files() == 9);
+  changed_in_cache(1);
+  for (const auto& entry : fs::directory_iterator(cache)) {
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-2, std::ios::end), file.put('?');
+  }
+  CHECK(read({}, box, cache) == read({}, box, ""));
+  CHECK(files() == 8);
   for (const auto& entry : fs::directory_iterator(cache)) fs::permissions(entry.path(), fs::perms(0666));
   CHECK(has(error_text([&] { (void)read({}, box, cache); }), "may be changed by other users"));
   // Without room (here: without the folder) there is one warning, and volumes are read.
@@ -381,6 +390,6 @@ TEST_CASE("volumes: a cache has what the files have, for their options and until
   for (int i = 0; i < 2; ++i) CHECK(source.values(0, box) == data::VolumeFolder(folder / "images", "").values(0, box));
   const auto warnings = detail::take_warnings();
   REQUIRE(warnings.size() == 1);
-  CHECK(has(warnings.front(), "volumes are not kept, and are read again: [data] "));
+  CHECK(has(warnings.front(), "the cache of volumes does not grow any more: [data] "));
   CHECK(has(error_text([&] { (void)read({}, box, image); }), "a.nii is not a folder"));
 }
