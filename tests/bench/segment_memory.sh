@@ -49,6 +49,7 @@ for grid in depth=1 depth=2 depth=2,height=2; do
     # shellcheck disable=SC2086  # MPIEXEC may hold options
     OMP_NUM_THREADS=1 $MPIEXEC -n "$ranks" "$tool" "$command" --weights "$work/run/weights.h5" "$@" --grid "$grid" --out "$work/out" --overwrite >"$work/log" 2>&1 ||
       die "$command on $ranks ranks failed: $(tail -n 1 "$work/log")"
+    [ "$(grep -c 'of memory per rank' "$work/log")" -eq 2 ] || die "$command does not say its memory: $(cat "$work/log")"
     printf '| %s | %s | `%s` | %s | %s | %s |\n' "$ranks" "$grid" "$command" \
       "$(sed -n 's/.*at most \(.*\) of memory per rank expected.*/\1/p' "$work/log")" \
       "$(sed -n 's/.*at most \(.*\) of memory per rank$/\1/p' "$work/log")" "$(sed -n 's/^\(.*\) in all;.*/\1/p' "$work/log")"

@@ -3,8 +3,8 @@
 # only the CPUs: sbatch -A PROJECT frontier_like.sh. Eight ranks per node, each with the seven cores of one part of the cache. Not
 # run there.
 # Set MPIGRAD (folder of mpigrad, built in build/, or the prefix of an installation) and DATA (samples); before the last command
-# load the modules of the build. Other numbers of ranks, cores or GPUs on a node: in the lines of #SBATCH, in --ranks-per-host and
-# in --launcher; the product of --grid is the number of ranks.
+# load the modules of the build. To change the ranks, cores or GPUs of a node, edit the lines of #SBATCH, --ranks-per-host and
+# --launcher, and make the product of --grid the number of ranks.
 #SBATCH --job-name=cosmoflow
 #SBATCH --nodes=16
 #SBATCH --ntasks-per-node=8

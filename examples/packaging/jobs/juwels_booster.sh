@@ -1,8 +1,8 @@
 #!/bin/sh
 # JUWELS Booster (four A100 per node, 48 cores; apps.fz-juelich.de/jsc/hps/juwels): sbatch -A PROJECT juwels_booster.sh. One rank per GPU. Not run there.
 # Set MPIGRAD (folder of mpigrad, built in build/, or the prefix of an installation) and DATA (samples); before the last command
-# load the modules of the build. Other numbers of ranks, cores or GPUs on a node: in the lines of #SBATCH, in --ranks-per-host and
-# in --launcher; the product of --grid is the number of ranks.
+# load the modules of the build. To change the ranks, cores or GPUs of a node, edit the lines of #SBATCH, --ranks-per-host and
+# --launcher, and make the product of --grid the number of ranks.
 #SBATCH --job-name=cosmoflow
 #SBATCH --partition=booster
 #SBATCH --nodes=8

@@ -2,8 +2,8 @@
 # Perlmutter (four A100 per node, 64 cores; docs.nersc.gov): sbatch -A PROJECT perlmutter.sh. One rank per GPU. Build with Cray
 # MPICH (module load cray-mpich cudatoolkit cudnn nccl), which is an MPICH; plain srun starts its ranks. Not run there.
 # Set MPIGRAD (folder of mpigrad, built in build/, or the prefix of an installation) and DATA (samples); before the last command
-# load the modules of the build. Other numbers of ranks, cores or GPUs on a node: in the lines of #SBATCH, in --ranks-per-host and
-# in --launcher; the product of --grid is the number of ranks.
+# load the modules of the build. To change the ranks, cores or GPUs of a node, edit the lines of #SBATCH, --ranks-per-host and
+# --launcher, and make the product of --grid the number of ranks.
 #SBATCH --job-name=cosmoflow
 #SBATCH --constraint=gpu
 #SBATCH --qos=regular

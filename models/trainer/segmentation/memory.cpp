@@ -61,12 +61,13 @@ std::string require_memory(const Communicator& world, const SegmentationProgram&
   volume += std::min(cached, all);
   // The scores and probabilities of a batch of windows are in both numbers.
   const double running = std::max(network - windows.results, 0.0);
-  // Code, buffers and connections of libraries at their first use, as tests/bench/segment_memory.sh shows.
-  constexpr double libraries = 0x1.8p26;
-  const double more = windows.total() + running + volume + libraries;
   // What the process has so far: weights are loaded, volumes are not read.
   const auto& transport = world.transport();
-  const double used = static_cast<double>(peak_process_bytes()) / (transport.in_one_process() ? transport.size() : 1);
+  const double ranks_of_process = transport.in_one_process() ? transport.size() : 1;
+  const double used = static_cast<double>(peak_process_bytes()) / ranks_of_process;
+  // Libraries take more when they first run; tests/bench/segment_memory.sh compares what is expected and taken.
+  const double libraries = 0x1.8p26 / ranks_of_process;
+  const double more = windows.total() + running + volume + libraries;
   const double limit = gib > 0 ? gib * 0x1p30 - used : static_cast<double>(available_host_bytes()) / transport.node_size();
   const auto parts = fmt::format("{} for sums of {} {}, {} for windows, network and libraries, {} for the volume",
                                  text_of(windows.sums), problem.outputs, o.targets.empty() ? "classes" : "regions",
