@@ -65,7 +65,7 @@ std::string require_memory(const Communicator& world, const SegmentationProgram&
   const auto& transport = world.transport();
   const double ranks_of_process = transport.in_one_process() ? transport.size() : 1;
   const double used = static_cast<double>(peak_process_bytes()) / ranks_of_process;
-  // Libraries take more when they first run; tests/bench/segment_memory.sh compares what is expected and taken.
+  // Libraries take more when they first run; tests/bench/unet/segment_memory.sh compares what is expected and taken.
   const double libraries = 0x1.8p26 / ranks_of_process;
   const double more = windows.total() + running + volume + libraries;
   const double limit = gib > 0 ? gib * 0x1p30 - used : static_cast<double>(available_host_bytes()) / transport.node_size();

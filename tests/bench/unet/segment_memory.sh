@@ -2,10 +2,10 @@
 # Memory of each rank that segments one volume of 256^3 cells with 105 classes, expected and taken, by the number of ranks. The
 # network has 22,000 parameters and windows of 64^3; its segmentation means nothing. Prints a table; about 15 minutes on two cores.
 #
-#   sh tests/bench/segment_memory.sh [CELLS]      cells along each axis of the volume, 256 by default
+#   sh tests/bench/unet/segment_memory.sh [CELLS]      cells along each axis of the volume, 256 by default
 set -eu
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 . "$root/examples/packaging/packages.sh"
 case "${1:-}" in -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 tool=$build/examples/unet3d

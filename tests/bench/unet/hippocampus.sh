@@ -2,12 +2,12 @@
 # Trains the 3D U-Net on 160 of 200 hippocampi and scores it on the other 40, with windows mirrored from left to right; their choice
 # does not depend on the training's seed. Writes the table in tests/bench/results/hippocampus.md. About an hour of CPU time for each seed.
 #
-#   sh tests/bench/hippocampus.sh [FOLDER]      FOLDER: with images/ and labels/; ../shared/data/3d/hippocampus by default
+#   sh tests/bench/unet/hippocampus.sh [FOLDER]      FOLDER: with images/ and labels/; ../shared/data/3d/hippocampus by default
 #
 # MPIGRAD_SEEDS: the seeds, "1 2 3" by default. MPIGRAD_KEEP: a folder for weights and tables of each seed.
 set -eu
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 . "$root/examples/packaging/packages.sh"
 case "${1:-}" in
   -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
@@ -33,7 +33,7 @@ for seed in $seeds; do
   [ -z "${MPIGRAD_KEEP:-}" ] || cp -r "$work/$seed" "$MPIGRAD_KEEP/seed$seed"
 done
 # shellcheck disable=SC2086  # several seeds
-python3 "$root/tests/bench/hippocampus.py" "$work" "$recipe" "$(processor)" $seeds >"$work/page.md"
+python3 "$root/tests/bench/unet/hippocampus.py" "$work" "$recipe" "$(processor)" $seeds >"$work/page.md"
 sed -n '/^## /,$p' "$page" >"$work/sections" # written by hand
 { cat "$work/page.md"; echo; cat "$work/sections"; } >"$page"
 say "written to $page"

@@ -1,4 +1,4 @@
-"""Prints the page of tests/bench/hippocampus.sh: FOLDER with SEED/ of `train` and SEED/mirrored/ of `evaluate`, RECIPE, PROCESSOR, SEED..."""
+"""Prints the page of tests/bench/unet/hippocampus.sh: FOLDER with SEED/ of `train` and SEED/mirrored/ of `evaluate`, RECIPE, PROCESSOR, SEED..."""
 
 import json
 import sys
