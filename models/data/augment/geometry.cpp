@@ -142,16 +142,16 @@ std::vector<std::int32_t> resized_labels(const std::vector<std::int32_t>& labels
     std::int32_t label;
     double weight;
   };
-  std::vector<Score> scores;
-  std::vector<std::int32_t> result;
-  result.reserve(static_cast<std::size_t>(to.elements()));
+  std::vector<std::int32_t> result(static_cast<std::size_t>(to.elements()));
   const auto weight = [&](std::size_t axis, std::int64_t i, std::int64_t k) {
     return taps[axis].weights[static_cast<std::size_t>(i * taps[axis].count + k)];
   };
   const auto cell = [&](std::size_t axis, std::int64_t i, std::int64_t k) {
     return taps[axis].first[static_cast<std::size_t>(i)] + k;
   };
-  for (std::int64_t d = 0; d < to[0]; ++d)
+#pragma omp parallel for schedule(static) if (to.elements() > (1 << 12))
+  for (std::int64_t d = 0; d < to[0]; ++d) {
+    std::vector<Score> scores;
     for (std::int64_t h = 0; h < to[1]; ++h)
       for (std::int64_t w = 0; w < to[2]; ++w) {
         scores.clear();
@@ -169,8 +169,9 @@ std::vector<std::int32_t> resized_labels(const std::vector<std::int32_t>& labels
             }
         const auto best =
             std::max_element(scores.begin(), scores.end(), [](const Score& a, const Score& b) { return a.weight < b.weight; });
-        result.push_back(best->label);
+        result[static_cast<std::size_t>((d * to[1] + h) * to[2] + w)] = best->label;
       }
+  }
   return result;
 }
 
