@@ -58,7 +58,10 @@ std::vector<plot::Panel> panels_of(const Results& r, const Volumes& volumes, std
   std::vector<plot::Panel> panels;
   for (auto i = first; i < std::min(first + most, r.shown.size()); ++i) {
     const auto& s = r.shown[i];
-    const auto name = std::filesystem::path(volumes.stored->name_of_sample(s.sample)).filename().string();
+    const auto path = std::filesystem::path(volumes.stored->name_of_sample(s.sample)).filename();
+    auto name = data::is_volume(path) ? data::volume_stem(path) : path.string();
+    if (constexpr std::size_t most = 22; name.size() > most)
+      name = "..." + name.substr(name.size() - most + 3);  // the panel's width
     panels.emplace_back(
         image_of(plane_of(*volumes.stored, s), s,
                  fmt::format("{}, plane {}{}", name, s.plane, std::isnan(s.dice) ? "" : fmt::format(", Dice {:.3f}", s.dice))));
