@@ -1,6 +1,6 @@
 #!/bin/sh
 # Memory of each rank that segments one volume of 256^3 cells with 105 classes, expected and taken, by the number of ranks. The
-# network has 22,000 parameters and windows of 64^3; its segmentation means nothing. Prints a table; about 15 minutes on two cores.
+# network has 22,000 parameters and windows of 64^3; its segmentation means nothing. Prints a table; about 10 minutes on two cores.
 #
 #   sh tests/bench/unet/segment_memory.sh [CELLS]      cells along each axis of the volume, 256 by default
 set -eu
