@@ -7,7 +7,7 @@
 # shellcheck shell=sh disable=SC2154
 write_section() {
   platforms=$root/tests/bench/results/platforms.md
-  [ -f "$platforms" ] || printf '# Platforms\n\nThe script that a section names has made it; the last section is written by hand.\n' >"$platforms"
+  [ -f "$platforms" ] || printf '# Platforms\n\nThe script that a section names has made it; "Shown elsewhere, and not shown" is written by hand.\n' >"$platforms"
   { printf '## %s\n\n' "$1" && cat; } >"$platforms.section"
   awk -v title="## $1" '
     FNR == NR { text = text $0 "\n"; next }

@@ -13,8 +13,8 @@
 
 namespace mpigrad::data {
 
-// What a file holds: its key chooses the file, and it is used only for the same key and state. So the file of an older state is
-// replaced. The state of the library's own code is added to it.
+// What a file holds. The key chooses the file. A file of another key, of another state or of another build of this library is not
+// read, but replaced.
 struct CachedVolume {
   std::string key, state;
   Shape extents;          // [D, H, W]

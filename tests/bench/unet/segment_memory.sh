@@ -21,7 +21,7 @@ work, cells = sys.argv[1], int(sys.argv[2])
 def write(path, n, type, bits, data):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     header = bytearray(352)
-    struct.pack_into("<i8h", header, 0, 348, *[0] * 8)
+    struct.pack_into("<i", header, 0, 348)
     struct.pack_into("<8h", header, 40, 3, n, n, n, 1, 1, 1, 1)
     struct.pack_into("<2h", header, 70, type, bits)
     struct.pack_into("<4f", header, 76, 1, 1, 1, 1)
@@ -34,9 +34,8 @@ random.seed(1)
 for name in "abc":
     write(f"{work}/small/images/{name}.nii", 16, 2, 8, random.randbytes(16**3))
     write(f"{work}/small/labels/{name}.nii", 16, 2, 8, bytes(i % 105 for i in range(16**3)))
-write(f"{work}/large/a.nii", cells, 2, 8, random.randbytes(cells**3))
-write(f"{work}/large_labelled/images/a.nii", cells, 2, 8, random.randbytes(cells**3))
-write(f"{work}/large_labelled/labels/a.nii", cells, 2, 8, random.randbytes(cells**3).translate(bytes(i % 105 for i in range(256))))
+write(f"{work}/large/images/a.nii", cells, 2, 8, random.randbytes(cells**3))
+write(f"{work}/large/labels/a.nii", cells, 2, 8, random.randbytes(cells**3).translate(bytes(i % 105 for i in range(256))))
 END
 "$tool" train --data "$work/small" --window 64 --filters 4,8,16 --batch 1 --epochs 1 --quiet --out "$work/run" >"$work/log"
 
@@ -45,7 +44,7 @@ echo "|--:|---|---|--:|--:|--:|"
 for grid in depth=1 depth=2 depth=2,height=2; do
   case $grid in depth=1) ranks=1 ;; depth=2) ranks=2 ;; *) ranks=4 ;; esac
   for command in predict evaluate; do
-    [ "$command" = predict ] && set -- --images "$work/large" || set -- --data "$work/large_labelled" --part all
+    [ "$command" = predict ] && set -- --images "$work/large/images" || set -- --data "$work/large" --part all
     # shellcheck disable=SC2086  # MPIEXEC may hold options
     OMP_NUM_THREADS=1 $MPIEXEC -n "$ranks" "$tool" "$command" --weights "$work/run/weights.h5" "$@" --grid "$grid" --out "$work/out" --overwrite >"$work/log" 2>&1 ||
       die "$command on $ranks ranks failed: $(tail -n 1 "$work/log")"
