@@ -183,8 +183,10 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     state->here = sharing == Sharing::processes && hdf5::parallel_calls_here();
     return state;
   };
-  const auto open = [&](State& state, const std::filesystem::path& temporary, unsigned flags) {
+  // HDF5's constants call HDF5, so that they are used on the I/O thread only.
+  const auto open = [&](State& state, const std::filesystem::path& temporary, bool exists) {
     state.file = state.call([&] {
+      const unsigned flags = exists ? H5F_ACC_TRUNC : H5F_ACC_EXCL;
       const Handle access =
           sharing == Sharing::processes ? hdf5::parallel_access(*transport_) : Handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
       H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
@@ -201,7 +203,7 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     const auto state = make_state();
     at_root(transport_, [&] { check_target(path, overwrite), state->place.emplace(path, "hdf5"); });
     state->temporary = text_of_rank(*transport_, state->place ? state->place->temporary().string() : std::string());
-    open(*state, state->temporary, H5F_ACC_TRUNC);
+    open(*state, state->temporary, true);
     state_ = state;
     return;
   }
@@ -209,7 +211,7 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     check_target(path, overwrite);
     const auto state = make_state();
     state->place.emplace(path, "hdf5", [&](const std::filesystem::path& name) {
-      open(*state, name, H5F_ACC_EXCL);
+      open(*state, name, false);
       void* handle = nullptr;
       const int descriptor = on_io_thread([&] { return H5Fget_vfd_handle(state->file, H5P_DEFAULT, &handle); }) < 0
                                  ? -1

@@ -62,6 +62,23 @@ TEST_CASE("hdf5: the ranks of one process write one file together") {
   for (const int ranks : {1, 2, 3, 7}) write_slabs_together(ranks, false);
 }
 
+TEST_CASE("hdf5: threads of one process write files of their own at the same time") {
+  if (without_hdf5("hdf5 files of threads")) return;
+  const Folder folder;
+  run_threads(4, [&](const std::shared_ptr<Transport>& transport) {
+    const std::array<std::int32_t, 2> values{transport->rank(), 7};
+    for (int i = 0; i < 100; ++i) {
+      const auto path = folder.path / fmt::format("{}-{}.h5", values[0], i);
+      Hdf5Writer writer(path, false);
+      writer.write<std::int32_t>("x", values);
+      writer.commit();
+      const auto read = Hdf5Reader(path).read<std::int32_t>("x");
+      CHECK(read == std::vector<std::int32_t>(values.begin(), values.end()));
+    }
+  });
+  CHECK(folder.files() == 400);
+}
+
 TEST_CASE("hdf5: rank 0 writes the boxes of ranks without a parallel driver") {
   if (without_hdf5("hdf5 gathered boxes")) return;
   for (const int ranks : {2, 3, 7}) write_slabs_together(ranks, true);
