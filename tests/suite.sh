@@ -123,6 +123,7 @@ judge() {
     printf 'failed: %s\n' "$name"
     printf '  status %s\n' "$status"
     sed 's/^/  | /' "$work/err" | tail -n 5
+    sed -n 's/^failed: /  | failed: /p' "$work/out" | tail -n 5
   fi
 }
 skip() {
