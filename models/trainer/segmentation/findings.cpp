@@ -23,10 +23,8 @@ void to_json(Json& json, const CaseFindings& f) {
   json = {{"name", f.name},       {"problems", f.problems},       {"read", f.read},
           {"extents", extents},   {"channels", f.channels},       {"bytes", f.bytes},
           {"spacing", f.spacing}, {"orientation", f.orientation}, {"hash", f.hash}};
-  for (const auto& [label, cells] : f.labels) json["labels"].push_back({label, cells});
-  json["finite"] = f.finite, json["nonzero"] = f.nonzero;
-  const auto& g = f.foreground;
-  json["foreground"] = {{"cells", g.cells}, {"means", g.means}, {"variances", g.variances}, {"samples", g.samples}};
+  for (const auto& [label, of] : f.labels) json["labels"].push_back({label, of.cells, of.means, of.variances});
+  json["finite"] = f.finite, json["nonzero"] = f.nonzero, json["samples"] = f.samples;
 }
 
 void from_json(const Json& json, CaseFindings& f) {
@@ -36,11 +34,11 @@ void from_json(const Json& json, CaseFindings& f) {
   json.at("channels").get_to(f.channels), json.at("bytes").get_to(f.bytes), json.at("spacing").get_to(f.spacing);
   json.at("orientation").get_to(f.orientation), json.at("hash").get_to(f.hash);
   if (json.contains("labels"))
-    for (const auto& pair : json.at("labels")) f.labels[pair.at(0).get<std::int64_t>()] = pair.at(1).get<std::int64_t>();
-  json.at("finite").get_to(f.finite), json.at("nonzero").get_to(f.nonzero);
-  const auto& g = json.at("foreground");
-  g.at("cells").get_to(f.foreground.cells), g.at("means").get_to(f.foreground.means);
-  g.at("variances").get_to(f.foreground.variances), g.at("samples").get_to(f.foreground.samples);
+    for (const auto& entry : json.at("labels")) {
+      auto& of = f.labels[entry.at(0).get<std::int64_t>()];
+      entry.at(1).get_to(of.cells), entry.at(2).get_to(of.means), entry.at(3).get_to(of.variances);
+    }
+  json.at("finite").get_to(f.finite), json.at("nonzero").get_to(f.nonzero), json.at("samples").get_to(f.samples);
 }
 
 namespace {
@@ -77,14 +75,8 @@ void examine(const std::string& name, const std::vector<float>& values, const Sh
   }
 }
 
-// The values [D, H, W, C] of a file, or of several whose channels come one after the other.
-struct Values {
-  std::vector<float> values{};
-  std::int64_t channels = 0;
-};
-
 // The part of the volume that the smallest box around its cells that are not 0 takes.
-double part_of_nonzero(const std::vector<Values>& files, const Shape& e) {
+double part_of_nonzero(const std::vector<FileValues>& files, const Shape& e) {
   std::array<std::int64_t, 3> first{e[0], e[1], e[2]}, last{-1, -1, -1};
   for (const auto& [values, channels] : files)
     for (std::int64_t cell = 0; cell < e.elements(); ++cell) {
@@ -99,38 +91,16 @@ double part_of_nonzero(const std::vector<Values>& files, const Shape& e) {
   return part;
 }
 
-Foreground foreground_of(const std::vector<Values>& files, const std::vector<std::int32_t>& labels, std::int64_t samples) {
-  Foreground result;
-  std::vector<std::size_t> cells;
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    if (labels[i] > 0) cells.push_back(i);
-  result.cells = static_cast<std::int64_t>(cells.size());
-  if (cells.empty()) return result;
-  const auto count = static_cast<double>(cells.size());
-  for (const auto& file : files)
-    for (std::int64_t c = 0; c < file.channels; ++c) {
-      const auto value = [&](std::size_t cell) {
-        return static_cast<double>(file.values[cell * static_cast<std::size_t>(file.channels) + static_cast<std::size_t>(c)]);
-      };
-      double mean = 0, squares = 0;
-      for (const auto cell : cells) mean += value(cell) / count;
-      for (const auto cell : cells) squares += (value(cell) - mean) * (value(cell) - mean);
-      result.means.push_back(mean), result.variances.push_back(squares / count);
-      auto& of = result.samples.emplace_back();
-      for (std::int64_t i = 0; i < samples; ++i)
-        of.push_back(
-            value(cells[static_cast<std::size_t>((static_cast<double>(i) + 0.5) * count / static_cast<double>(samples))]));
-    }
-  return result;
-}
-
-void count_labels(const std::vector<std::int32_t>& labels, CaseFindings& f) {
-  std::vector<std::int64_t> small(1 << 12);
-  for (const auto label : labels)
-    if (label >= 0 && static_cast<std::size_t>(label) < small.size()) ++small[static_cast<std::size_t>(label)];
-    else ++f.labels[label];
-  for (std::size_t label = 0; label < small.size(); ++label)
-    if (small[label] > 0) f.labels[static_cast<std::int64_t>(label)] = small[label];
+// What the labels say; `kept`: the values of the same cells.
+void describe_labels(const std::vector<std::int32_t>& labels, const std::vector<FileValues>& kept, bool same_cells,
+                     std::int64_t samples, CaseFindings& f) {
+  const bool known = same_cells && f.read && f.finite && std::all_of(kept.begin(), kept.end(), [&](const FileValues& file) {
+                       return file.values.size() == labels.size() * static_cast<std::size_t>(file.channels);
+                     });
+  f.labels = values_by_label(labels, known ? kept : std::vector<FileValues>{});
+  if (samples == 0 || !known) return;
+  f.nonzero = part_of_nonzero(kept, f.extents);
+  f.samples = foreground_samples(labels, kept, samples);
 }
 
 // A spacing (pixdim of NIfTI) that is not the length of the steps of the affine map.
@@ -162,7 +132,7 @@ CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& 
   CaseFindings f{.name = printable(files.images.front().string())};
   data::VolumeHeader header;
   f.read = true;
-  std::vector<Values> kept;
+  std::vector<FileValues> kept;
   for (const auto& path : files.images) {
     f.bytes += bytes_of(path);
     const auto name = printable(path.string());
@@ -178,7 +148,7 @@ CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& 
                      f.hash = f.hash * 3 + hash_of_values(h.extents, h.channels, DType::float32, volume.values.data(), 0,
                                                           static_cast<std::int64_t>(volume.values.size()));
                      examine(name, volume.values, h.extents, h.channels, f);
-                     if (samples > 0) kept.push_back({std::move(volume.values), h.channels});
+                     kept.push_back({std::move(volume.values), h.channels});
                    }) &&
              f.read;
   }
@@ -192,10 +162,7 @@ CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& 
     if (!apart.empty())
       f.problems.push_back(fmt::format("{} and its labels {} do not have the same cells: {}", f.name, name, apart));
     rules.apply(labels.values, name);
-    count_labels(labels.values, f);
-    if (samples == 0 || !f.read || !f.finite || !apart.empty()) return;
-    f.nonzero = part_of_nonzero(kept, f.extents);
-    f.foreground = foreground_of(kept, labels.values, samples);
+    describe_labels(labels.values, kept, apart.empty(), samples, f);
   });
   return f;
 }
@@ -203,7 +170,7 @@ CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& 
 CaseFindings findings_of(const data::Source& source, std::int64_t sample, std::int64_t samples) {
   CaseFindings f{.name = source.name_of_sample(sample)};
   const auto box = source.whole_of(sample);
-  std::vector<Values> kept;
+  std::vector<FileValues> kept;
   f.read = tried(f, [&] {
     const auto channels = source.channels(), count = box.elements() * channels;
     std::vector<std::byte> bytes(static_cast<std::size_t>(count * size_of(source.type())));
@@ -213,7 +180,7 @@ CaseFindings findings_of(const data::Source& source, std::int64_t sample, std::i
     f.extents = box.extents(), f.channels = channels, f.bytes = static_cast<std::int64_t>(bytes.size());
     f.hash = hash_of_values(f.extents, channels, DType::float32, values.data(), 0, count);
     examine(f.name, values, f.extents, channels, f);
-    if (samples > 0) kept.push_back({std::move(values), channels});
+    kept.push_back({std::move(values), channels});
   });
   if (!source.target_type().per_cell) return f;
   tried(f, [&] {
@@ -230,10 +197,7 @@ CaseFindings findings_of(const data::Source& source, std::int64_t sample, std::i
       }
     });
     f.bytes += static_cast<std::int64_t>(bytes.size());
-    count_labels(labels, f);
-    if (samples == 0 || !f.read || !f.finite) return;
-    f.nonzero = part_of_nonzero(kept, f.extents);
-    f.foreground = foreground_of(kept, labels, samples);
+    describe_labels(labels, kept, true, samples, f);
   });
   return f;
 }
@@ -248,11 +212,21 @@ std::map<T, std::int64_t> counts_of(const std::vector<CaseFindings>& cases, T Ca
   return counts;
 }
 
-// Cells and cases of each label.
-std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> labels_of(const std::vector<CaseFindings>& cases) {
-  std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> all;
+// Cells and cases of each label, and the values where they are known.
+struct LabelTotals {
+  std::int64_t cells = 0, cases = 0;
+  LabelValues values{};
+};
+std::map<std::int64_t, LabelTotals> labels_of(const std::vector<CaseFindings>& cases) {
+  std::map<std::int64_t, LabelTotals> all;
+  std::size_t channels = 0;
   for (const auto& each : cases)
-    for (const auto& [label, cells] : each.labels) all[label].first += cells, ++all[label].second;
+    for (const auto& [label, of] : each.labels) {
+      auto& total = all[label];
+      total.cells += of.cells, ++total.cases;
+      if (channels == 0) channels = of.means.size();
+      if (channels > 0 && of.means.size() == channels) total.values.add(of);
+    }
   return all;
 }
 
@@ -261,7 +235,7 @@ void compare_labels(const std::vector<CaseFindings>& cases, const DatasetFile& d
   const auto all = labels_of(cases);
   if (all.empty()) return;
   std::vector<std::int64_t> labels;
-  for (const auto& [label, cells] : all)
+  for (const auto& [label, total] : all)
     if (label >= 0) labels.push_back(label);
   if (dataset.classes > 0) {
     for (const auto& each : cases)
@@ -333,16 +307,20 @@ std::vector<std::string> description_of(const std::vector<CaseFindings>& cases) 
   lines.push_back("orientation " + joined(orientations, ", "));
   const auto all = labels_of(cases);
   double cells = 0;
-  for (const auto& [label, counts] : all) cells += static_cast<double>(counts.first);
+  for (const auto& [label, total] : all) cells += static_cast<double>(total.cells);
   constexpr std::size_t most_lines = 120;
-  for (const auto& [label, counts] : all) {
+  for (const auto& [label, total] : all) {
     if (lines.size() >= most_lines) {
       lines.push_back(fmt::format("{} labels in all", all.size()));
       break;
     }
-    lines.push_back(fmt::format("{} {:.4g} % of the cells, in {} volumes",
+    std::vector<std::string> values;
+    for (std::size_t c = 0; c < total.values.means.size(); ++c)
+      values.push_back(fmt::format("{:.4g} ({:.4g})", total.values.means[c], std::sqrt(total.values.variances[c])));
+    lines.push_back(fmt::format("{} {:.4g} % of the cells, in {} volumes{}",
                                 label == data::ignored_label ? "ignored labels:" : fmt::format("label {}:", label),
-                                100 * static_cast<double>(counts.first) / cells, counts.second));
+                                100 * static_cast<double>(total.cells) / cells, total.cases,
+                                values.empty() ? "" : "; mean (deviation): " + joined(values, ", ")));
   }
   return lines;
 }

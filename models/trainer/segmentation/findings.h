@@ -12,17 +12,10 @@
 #include "models/data/volumes/cases.h"
 #include "models/data/volumes/label_rules.h"
 #include "models/trainer/segmentation/dataset.h"
+#include "models/trainer/segmentation/label_values.h"
 #include "models/trainer/segmentation/parts.h"
 
 namespace mpigrad::trainer::segmenting {
-
-// Values of the cells with a label above 0, of each channel.
-struct Foreground {
-  std::int64_t cells = 0;
-  std::vector<double> means{}, variances{};
-  // Values of cells at equal distances in the order of the cells, as many for every volume.
-  std::vector<std::vector<double>> samples{};
-};
 
 // The findings for one volume and its labels.
 struct CaseFindings {
@@ -30,15 +23,15 @@ struct CaseFindings {
   std::vector<std::string> problems{};  // a line each, with the file
   bool read = false;                    // the values could be read; otherwise the members below say nothing
   Shape extents{};
-  std::int64_t channels = 0, bytes = 0;           // bytes: of the files
-  std::array<double, 3> spacing{};                // 0: unknown
-  std::string orientation{};                      // as stored
-  std::uint64_t hash = 0;                         // hash_of_values()
-  std::map<std::int64_t, std::int64_t> labels{};  // cells of each label, by the rules
-  bool finite = true;                             // all values are finite
+  std::int64_t channels = 0, bytes = 0;          // bytes: of the files
+  std::array<double, 3> spacing{};               // 0: unknown
+  std::string orientation{};                     // as stored
+  std::uint64_t hash = 0;                        // hash_of_values()
+  std::map<std::int64_t, LabelValues> labels{};  // cells of each label, by the rules
+  bool finite = true;                            // all values are finite
   // If samples of the foreground are asked for, and all files could be read:
   double nonzero = 1;  // the part of the volume that the smallest box around its cells that are not 0 takes
-  Foreground foreground{};
+  std::vector<std::vector<double>> samples{};  // foreground_samples(), as many for every volume
 };
 void to_json(nlohmann::ordered_json& json, const CaseFindings& findings);
 void from_json(const nlohmann::ordered_json& json, CaseFindings& findings);

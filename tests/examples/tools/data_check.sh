@@ -232,7 +232,27 @@ judge 'with rules for labels, as JSON' test "$(python3 -c 'import json, sys; pri
 run "$tools/unet3d" check "$work/balls"
 judge 'data without problems' says '^0 problems in 5 volumes; '
 run "$tools/unet3d" check "$work/nnunet"
-judge "so are nnU-Net's folders, with the rules of dataset.json" says '^ignored labels: 20 % of the cells, in 5 volumes$'
+judge "so are nnU-Net's folders, with the rules of dataset.json" says '^ignored labels: 20 % of the cells, in 5 volumes; '
+numbers() {
+  python3 - "$work" <<'END'
+import re, struct, sys
+work, cells, of = sys.argv[1], 12 * 10 * 8, {0: [[], []], 1: [[], []], 3: [[], []]}
+for n in range(5):
+    labels = open(f"{work}/nnunet/labelsTr/v{n}.nii", "rb").read()[352:]
+    for channel in range(2):
+        values = struct.unpack(f"<{cells}f", open(f"{work}/nnunet/imagesTr/v{n}_000{channel}.nii", "rb").read()[352:])
+        for label, value in zip(labels, values): of[label][channel].append(value)
+def line(label):
+    means = [sum(v) / len(v) for v in of[label]]
+    return [x for mean, v in zip(means, of[label]) for x in (mean, (sum((x - mean) ** 2 for x in v) / len(v)) ** 0.5)]
+text = open(f"{work}/out").read()
+for label, name in ((0, "label 0"), (1, "label 1"), (3, "ignored labels")):
+    found = re.search(f"^{name}: .* in 5 volumes; mean .deviation.: (.*)$", text, re.M)[1]
+    found = [float(x) for x in re.findall(r"[-+.e0-9]+", found)]
+    assert len(found) == 4 and all(abs(a - b) <= 6e-4 * max(abs(b), 1e-3) for a, b in zip(found, line(label))), (name, found, line(label))
+END
+}
+judge 'with mean and deviation of each label in each channel' numbers
 run "$tools/unet3d" check "$work/nnunet" --set labels.ignore=
 judge 'without them a label is too much in each volume' eval '[ "$status" -eq 2 ] && [ "$(grep -c "have a 3, .*dataset.json has 2 classes" "$work/out")" -eq 5 ]'
 run "$tools/unet3d" check "$work/infinite.npy"

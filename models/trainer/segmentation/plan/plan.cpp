@@ -50,7 +50,7 @@ AllFindings examined(const Communicator& world, const PlanOptions& o) {
       refuse(each.problems.empty() ? fmt::format("{} has no labels", each.name) : each.problems.front());
     if (each.channels != cases.front().channels)
       refuse(fmt::format("{} has {} channels, {} has {}", each.name, each.channels, cases.front().name, cases.front().channels));
-    cells += each.foreground.cells;
+    cells += foreground_of(each.labels).cells;
   }
   if (cells == 0) refuse(fmt::format("no cell of {} has a label above 0", o.data));
   return found;
@@ -79,10 +79,10 @@ Fingerprint fingerprint_of(const PlanOptions& o, const AllFindings& found) {
     double volumes = 0, mean = 0, squares = 0;
     std::vector<double> samples;
     for (const auto& each : found.cases) {
-      const auto& g = each.foreground;
+      const auto g = foreground_of(each.labels);
       if (g.cells == 0) continue;
       ++volumes, mean += g.means[c], squares += g.variances[c] + g.means[c] * g.means[c];
-      samples.insert(samples.end(), g.samples[c].begin(), g.samples[c].end());
+      samples.insert(samples.end(), each.samples[c].begin(), each.samples[c].end());
     }
     mean /= volumes;
     const double variance = std::max(0.0, squares / volumes - mean * mean);
