@@ -1,7 +1,6 @@
 #include "framework/base/host_memory.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -50,17 +49,23 @@ std::int64_t of_control_groups() {
   }
 }
 
-std::int64_t of_address_space() {
+// What a limit of this process leaves of it.
+std::int64_t of_limit(int resource, std::int64_t used) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
-  const auto pages = number_in("/proc/self/statm");
-  const auto used = pages.value_or(0) * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, unlimited)) - used);
+}
+
+std::int64_t of_process() {
+  const auto space = number_in("/proc/self/status", "VmSize:"), data = number_in("/proc/self/status", "VmData:");
+  return std::min(of_limit(RLIMIT_AS, space.value_or(0) * 1024), of_limit(RLIMIT_DATA, data.value_or(0) * 1024));
 }
 
 }  // namespace
 
-std::int64_t available_host_bytes() { return std::min({of_system(), of_control_groups(), of_address_space()}); }
+std::int64_t available_host_bytes(std::int64_t processes) {
+  return std::min(std::min(of_system(), of_control_groups()) / std::max<std::int64_t>(1, processes), of_process());
+}
 
 void require_host_memory(std::string_view what, double bytes) {
   if (bytes < 0x1p26) return;

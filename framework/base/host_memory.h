@@ -7,9 +7,10 @@
 
 namespace mpigrad {
 
-// Bytes that this process can still allocate: the available memory of the system including swap, or less if its control group or
-// a limit on its address space allows less. An estimate, since other processes allocate, too. 2^63 - 1 if unknown.
-std::int64_t available_host_bytes();
+// Bytes that each of so many processes can still allocate: their part of the available memory of the system including swap, or of
+// what the control group allows, or less if a limit of this process (RLIMIT_AS, RLIMIT_DATA) allows less. An estimate, since
+// other processes allocate, too. 2^63 - 1 if unknown.
+std::int64_t available_host_bytes(std::int64_t processes = 1);
 
 // Error "WHAT: ... bytes of memory are needed, ... are available" if they are not available. Requests below 64 MiB are not
 // checked.

@@ -53,7 +53,7 @@ class KeptBoxes : public data::Source {
 
 data::SourcePtr kept_in_memory(const data::SourcePtr& boxes, std::int64_t count, int processes) {
   const auto bytes = boxes->whole().elements() * boxes->channels() * size_of(boxes->type());
-  if (count * bytes * processes > available_host_bytes() / 4) return boxes;
+  if (count * bytes > available_host_bytes(processes) / 4) return boxes;
   return std::make_shared<KeptBoxes>(boxes, count);
 }
 

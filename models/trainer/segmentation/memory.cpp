@@ -63,12 +63,13 @@ std::string require_memory(const Communicator& world, const SegmentationProgram&
   const double running = std::max(network - windows.results, 0.0);
   // What the process has so far: weights are loaded, volumes are not read.
   const auto& transport = world.transport();
-  const double ranks_of_process = transport.in_one_process() ? transport.size() : 1;
+  const int ranks_of_process = transport.in_one_process() ? transport.size() : 1;
   const double used = static_cast<double>(peak_process_bytes()) / ranks_of_process;
   // Libraries take more when they first run; tests/bench/unet/segment_memory.sh compares what is expected and taken.
   const double libraries = 0x1.8p26 / ranks_of_process;
   const double more = windows.total() + running + volume + libraries;
-  const double limit = gib > 0 ? gib * 0x1p30 - used : static_cast<double>(available_host_bytes()) / transport.node_size();
+  const auto available = available_host_bytes(transport.node_size() / ranks_of_process);
+  const double limit = gib > 0 ? gib * 0x1p30 - used : static_cast<double>(available) / ranks_of_process;
   const auto parts = fmt::format("{} for sums of {} {}, {} for windows, network and libraries, {} for the volume",
                                  text_of(windows.sums), problem.outputs, o.targets.empty() ? "classes" : "regions",
                                  text_of(windows.results + running + libraries), text_of(volume + windows.classes));
