@@ -231,10 +231,18 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     if (!is_root(transport_)) state_ = make_state();
     return;
   }
-  auto address = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(&state_));
+  // Deleted by the last rank that has taken the state; lost if a rank fails before.
+  struct Shared {
+    std::shared_ptr<State> state;
+    std::atomic<int> left;
+  };
+  std::int64_t address = 0;
+  if (is_root(transport_))
+    address = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(new Shared{state_, transport_->size()}));
   transport_->bcast(&address, 1, DType::int64, 0);
-  if (!is_root(transport_)) state_ = *reinterpret_cast<std::shared_ptr<State>*>(static_cast<std::intptr_t>(address));
-  transport_->barrier();  // rank 0's pointer lives until all have copied it
+  auto* shared = reinterpret_cast<Shared*>(static_cast<std::intptr_t>(address));
+  state_ = shared->state;
+  if (--shared->left == 0) delete shared;
 }
 
 Hdf5Writer::~Hdf5Writer() = default;

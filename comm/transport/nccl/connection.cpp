@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -46,10 +47,11 @@ class Monitor {
  public:
   void add(Connection* connection) {
     const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) {
+      stop_ = std::make_shared<bool>(false);
+      thread_ = std::thread([this, stop = stop_] { run(*stop); });
+    }
     connections_.push_back(connection);
-    if (thread_.joinable()) return;
-    stop_ = false;
-    thread_ = std::thread([this] { run(); });
   }
   void remove(Connection* connection) {
     std::thread finished;
@@ -57,7 +59,7 @@ class Monitor {
       const std::lock_guard lock(mutex_);
       connections_.erase(std::find(connections_.begin(), connections_.end(), connection));
       if (!connections_.empty()) return;
-      stop_ = true;
+      *stop_ = true;
       finished = std::move(thread_);
     }
     changed_.notify_all();
@@ -65,9 +67,9 @@ class Monitor {
   }
 
  private:
-  void run() {
+  void run(const bool& stop) {
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stop_; }))
+    while (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stop; }))
       for (auto* connection : connections_) {
         const auto error = connection->poll();
         if (error.empty()) continue;
@@ -82,7 +84,7 @@ class Monitor {
   std::condition_variable changed_;
   std::vector<Connection*> connections_;
   std::thread thread_;
-  bool stop_ = false;
+  std::shared_ptr<bool> stop_;  // of this thread: another may start before one has noticed its end
 };
 
 Monitor& monitor() {
