@@ -18,11 +18,12 @@
 //   ops/gpu_settings.cpp                mutex              P  set_gpu_settings(): how GPUs round and choose kernels
 //   framework/optim/optimizer.cpp       step_hook          P  callback after optimizer steps; framework/ knows no ranks
 //   models/train/restart/interruption.cpp first_signal, noted_at, asked, users_mutex P signals are delivered to the process
-//   comm/transport/watch/whereabouts.cpp noted_count, wanted P where a signal found the main thread
+//   comm/transport/watch/whereabouts.cpp noted_count, noted, wanted P where a signal found the main thread
 //   ops/backends/cudnn/tuning_file.cpp  file               P  MPIGRAD_TUNING_FILE: kernels that were timed
 //
 // Read by error messages and watchdogs in lower layers:
 //   framework/base/op_scope.cpp         running_op         T  the op that runs
+//   framework/engine/activity.cpp       end_asked          P  whether a signal has asked for the end
 //   framework/engine/activity.cpp       activity           T  activity flags of a rank
 //   framework/engine/apply.cpp          recorded           T  whether the running call is recorded
 //   framework/engine/backward.cpp       replay_here        T  the entry whose derivative is computed
@@ -42,12 +43,16 @@
 //   models/c/handles.cpp                made_here          T  the handles of each scope of a C program
 //   models/trainer/run.cpp              told               T  how many timed GPU kernels this rank has already reported
 //   framework/base/warning.cpp          all                P  warnings that were printed, each once
+//   models/train/checkpoint/read.cpp    said               P  likewise, of checkpoints
 //   framework/base/new_file.cpp         found              P  folders already searched for files of ended processes
 //   models/train/restart/local_folder.cpp number           P  unique names of files that are written concurrently
 //   ops/kernel/thread_buffer.h          damaged, alive     P  whether a kernel wrote outside its scratch, for tests
 //   framework/cuda/device.cpp           instance           P  counters
 //   ops/external.cpp                    names, names_mutex P names of external(), to which logs refer after their ops are gone
 //   framework/tensor/storage.cpp        real, gpu, dry     P  counters; for the dry device T
+//   framework/tensor/tensor.cpp         counter            P  unique numbers of tensors
+//   framework/engine/backward.cpp       made               P  unique numbers of tapes
+//   models/c/handles.cpp                begun              P  unique numbers of scopes
 //   comm/communicator.cpp               communicators_made P  unique numbers of communicators
 //
 // Memory and handles that are reused:
@@ -76,3 +81,5 @@
 //   comm/messages/transfer.cpp          buffers            P  buffers of abandoned transfers that may still be running
 //   comm/hdf5/io_thread.cpp             queue              P  HDF5 is called by one thread only
 //   comm/hdf5/chunks.cpp                all                P  unpacked chunks
+//   comm/hdf5/library.cpp               left               P  files that cannot be closed
+//   comm/transport/mpi/world.cpp        farewell, several_hosts P MPI is initialised and finalised once

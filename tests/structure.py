@@ -155,7 +155,8 @@ def ambient_state():
     for path, names in re.findall(r'^//   (\S+/\S+)\s+([\w, ]+?)\s+[TP] ', text_of(page), re.M):
         listed |= {(path, name) for name in names.split(', ')}
     kinds = [r'\bthread_local\b[^;({=]*?(\w+)(?:\[[^\]]*\])?\s*[;({=]',
-             r'^(?:\[\[maybe_unused\]\] )?(?:const )?(?:std::atomic<[^;]*>|std::mutex|bool) (\w+)\s*(?:[;{]|= \()',
+             r'^(?:\[\[maybe_unused\]\] )?(?:const )?(?:std::atomic<[^;]*>|std::mutex|bool) (\w+)\s*(?:[;{]|= \(|= \w+;)',
+             r'^MPI_\w+ (\w+) = ', r'^(?:std::\w+<[^;()]*>) (\w+);', r'^ +static std::\w+<[^;()]*> (\w+)(?:;|\{)',
              r'^ +static (?:(?:const )?auto[*&]|[A-Z]\w*\*?) (\w+)(?:, (\w+))?\s*(?:;|=$|= new|= \*new|= \[)',
              r'^ +static (?:inline )?(?:int|std::atomic<[^;]*>) (\w+) = ', r'^ +static JobQueue (\w+)\(']
     there = set()
