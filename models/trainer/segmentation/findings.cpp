@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "framework/base/job_queue.h"
@@ -75,32 +76,14 @@ void examine(const std::string& name, const std::vector<float>& values, const Sh
   }
 }
 
-// The part of the volume that the smallest box around its cells that are not 0 takes.
-double part_of_nonzero(const std::vector<FileValues>& files, const Shape& e) {
-  std::array<std::int64_t, 3> first{e[0], e[1], e[2]}, last{-1, -1, -1};
-  for (const auto& [values, channels] : files)
-    for (std::int64_t cell = 0; cell < e.elements(); ++cell) {
-      const auto* at = values.data() + cell * channels;
-      if (std::all_of(at, at + channels, [](float x) { return x == 0; })) continue;
-      const std::array<std::int64_t, 3> place{cell / e[2] / e[1], cell / e[2] % e[1], cell % e[2]};
-      for (std::size_t a = 0; a < 3; ++a) first[a] = std::min(first[a], place[a]), last[a] = std::max(last[a], place[a]);
-    }
-  double part = 1;
-  for (std::size_t a = 0; a < 3; ++a)
-    part *= static_cast<double>(std::max<std::int64_t>(0, last[a] - first[a] + 1)) / static_cast<double>(e[static_cast<int>(a)]);
-  return part;
-}
-
-// What the labels say; `kept`: the values of the same cells.
-void describe_labels(const std::vector<std::int32_t>& labels, const std::vector<FileValues>& kept, bool same_cells,
-                     std::int64_t samples, CaseFindings& f) {
-  const bool known = same_cells && f.read && f.finite && std::all_of(kept.begin(), kept.end(), [&](const FileValues& file) {
-                       return file.values.size() == labels.size() * static_cast<std::size_t>(file.channels);
-                     });
-  f.labels = values_by_label(labels, known ? kept : std::vector<FileValues>{});
-  if (samples == 0 || !known) return;
-  f.nonzero = part_of_nonzero(kept, f.extents);
-  f.samples = foreground_samples(labels, kept, samples);
+// Takes what is known of the cells; their values only if all of them are known and finite.
+void describe_labels(const CellValues& cells, bool same_cells, std::int64_t samples, CaseFindings& f) {
+  f.labels = cells.by_label();
+  if (!same_cells || !f.read || !f.finite || !cells.complete()) {
+    for (auto& [label, of] : f.labels) of.means.clear(), of.variances.clear();
+    return;
+  }
+  if (samples > 0) f.nonzero = cells.nonzero(), f.samples = cells.samples();
 }
 
 // A spacing (pixdim of NIfTI) that is not the length of the steps of the affine map.
@@ -129,16 +112,23 @@ bool tried(CaseFindings& findings, F f) {
 }  // namespace
 
 CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& rules, std::int64_t samples) {
-  CaseFindings f{.name = printable(files.images.front().string())};
+  CaseFindings f{.name = printable(files.images.front().string())}, of_labels;
+  // Labels are read first: then the values of one file at a time are in memory.
+  const auto labels_name = printable(files.labels.string());
+  data::VolumeLabels labels;
+  const bool labelled =
+      !files.labels.empty() && tried(of_labels, [&] { labels = data::volume_format_of(files.labels).read_labels(files.labels); });
+  const bool ruled = labelled && tried(of_labels, [&] { rules.apply(labels.values, labels_name); });
+  std::optional<CellValues> cells;
+  if (ruled) cells.emplace(labels.values, labels.header.extents, samples);
   data::VolumeHeader header;
   f.read = true;
-  std::vector<FileValues> kept;
   for (const auto& path : files.images) {
     f.bytes += bytes_of(path);
     const auto name = printable(path.string());
     f.read = tried(f,
                    [&] {
-                     auto volume = data::volume_format_of(path).read_values(path);
+                     const auto volume = data::volume_format_of(path).read_values(path);
                      const auto& h = volume.header;
                      compare_spacing(name, h, f);
                      if (f.channels == 0) header = h;
@@ -148,39 +138,34 @@ CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& 
                      f.hash = f.hash * 3 + hash_of_values(h.extents, h.channels, DType::float32, volume.values.data(), 0,
                                                           static_cast<std::int64_t>(volume.values.size()));
                      examine(name, volume.values, h.extents, h.channels, f);
-                     kept.push_back({std::move(volume.values), h.channels});
+                     if (cells) cells->add(volume.values, h.channels);
                    }) &&
              f.read;
   }
   if (f.read) f.extents = header.extents, f.spacing = header.spacing, f.orientation = data::orientation_of(header);
   if (files.labels.empty()) return f;
   f.bytes += bytes_of(files.labels);
-  const auto name = printable(files.labels.string());
-  tried(f, [&] {
-    auto labels = data::volume_format_of(files.labels).read_labels(files.labels);
-    const auto apart = f.read ? difference(header, labels.header) : std::string();
-    if (!apart.empty())
-      f.problems.push_back(fmt::format("{} and its labels {} do not have the same cells: {}", f.name, name, apart));
-    rules.apply(labels.values, name);
-    describe_labels(labels.values, kept, apart.empty(), samples, f);
-  });
+  const auto apart = labelled && f.read ? difference(header, labels.header) : std::string();
+  if (!apart.empty())
+    f.problems.push_back(fmt::format("{} and its labels {} do not have the same cells: {}", f.name, labels_name, apart));
+  f.problems.insert(f.problems.end(), of_labels.problems.begin(), of_labels.problems.end());
+  if (cells) describe_labels(*cells, apart.empty(), samples, f);
   return f;
 }
 
 CaseFindings findings_of(const data::Source& source, std::int64_t sample, std::int64_t samples) {
   CaseFindings f{.name = source.name_of_sample(sample)};
   const auto box = source.whole_of(sample);
-  std::vector<FileValues> kept;
+  std::vector<float> values;
   f.read = tried(f, [&] {
     const auto channels = source.channels(), count = box.elements() * channels;
     std::vector<std::byte> bytes(static_cast<std::size_t>(count * size_of(source.type())));
     source.queue().run([&] { source.read(sample, box, bytes.data()); });
-    std::vector<float> values(static_cast<std::size_t>(count));
+    values.resize(static_cast<std::size_t>(count));
     data::convert(bytes.data(), source.type(), count, DType::float32, values.data());
     f.extents = box.extents(), f.channels = channels, f.bytes = static_cast<std::int64_t>(bytes.size());
     f.hash = hash_of_values(f.extents, channels, DType::float32, values.data(), 0, count);
     examine(f.name, values, f.extents, channels, f);
-    kept.push_back({std::move(values), channels});
   });
   if (!source.target_type().per_cell) return f;
   tried(f, [&] {
@@ -197,7 +182,9 @@ CaseFindings findings_of(const data::Source& source, std::int64_t sample, std::i
       }
     });
     f.bytes += static_cast<std::int64_t>(bytes.size());
-    describe_labels(labels, kept, true, samples, f);
+    CellValues cells(labels, box.extents(), samples);
+    if (f.read) cells.add(values, source.channels());
+    describe_labels(cells, true, samples, f);
   });
   return f;
 }
@@ -212,20 +199,26 @@ std::map<T, std::int64_t> counts_of(const std::vector<CaseFindings>& cases, T Ca
   return counts;
 }
 
+// The number of channels that most cases have.
+std::int64_t usual_channels(const std::map<std::int64_t, std::int64_t>& cases) {
+  const auto most =
+      std::max_element(cases.begin(), cases.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == cases.end() ? 0 : most->first;
+}
+
 // Cells and cases of each label, and the values where they are known.
 struct LabelTotals {
-  std::int64_t cells = 0, cases = 0;
+  std::int64_t cells = 0, cases = 0, known = 0;
   LabelValues values{};
 };
 std::map<std::int64_t, LabelTotals> labels_of(const std::vector<CaseFindings>& cases) {
   std::map<std::int64_t, LabelTotals> all;
-  std::size_t channels = 0;
+  const auto channels = static_cast<std::size_t>(usual_channels(counts_of(cases, &CaseFindings::channels)));
   for (const auto& each : cases)
     for (const auto& [label, of] : each.labels) {
       auto& total = all[label];
       total.cells += of.cells, ++total.cases;
-      if (channels == 0) channels = of.means.size();
-      if (channels > 0 && of.means.size() == channels) total.values.add(of);
+      if (channels > 0 && of.means.size() == channels) total.values.add(of), ++total.known;
     }
   return all;
 }
@@ -255,14 +248,13 @@ std::vector<std::string> findings_between(const std::vector<CaseFindings>& cases
   std::vector<std::string> problems;
   const auto channels = counts_of(cases, &CaseFindings::channels);
   const auto orientations = counts_of(cases, &CaseFindings::orientation);
-  const auto most =
-      std::max_element(channels.begin(), channels.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most = usual_channels(channels);
   const bool oriented = orientations.size() > 1;
   std::unordered_map<std::uint64_t, const CaseFindings*> seen;
   for (const auto& each : cases) {
     if (!each.read) continue;
-    if (each.channels != most->first)
-      problems.push_back(fmt::format("{} has {} channels, most volumes have {}", each.name, each.channels, most->first));
+    if (each.channels != most)
+      problems.push_back(fmt::format("{} has {} channels, most volumes have {}", each.name, each.channels, most));
     if (each.orientation.empty() && oriented)
       problems.push_back(fmt::format("{} does not say its orientation, others do", each.name));
     if (const auto [other, fresh] = seen.try_emplace(each.hash, &each); !fresh)
@@ -271,9 +263,8 @@ std::vector<std::string> findings_between(const std::vector<CaseFindings>& cases
   const auto size = static_cast<std::int64_t>(cases.size());
   if (dataset.images > 0 && dataset.images != size)
     problems.push_back(fmt::format("{} says {} volumes, there are {}", dataset.path.string(), dataset.images, size));
-  if (dataset.channels > 0 && !channels.empty() && dataset.channels != most->first)
-    problems.push_back(
-        fmt::format("{} says {} channels, the volumes have {}", dataset.path.string(), dataset.channels, most->first));
+  if (dataset.channels > 0 && !channels.empty() && dataset.channels != most)
+    problems.push_back(fmt::format("{} says {} channels, the volumes have {}", dataset.path.string(), dataset.channels, most));
   compare_labels(cases, dataset, data, problems);
   return problems;
 }
@@ -299,7 +290,7 @@ std::vector<std::string> description_of(const std::vector<CaseFindings>& cases) 
     return joined(parts, " x ");
   };
   lines.push_back(fmt::format("extents {} cells [z, y, x], {} channels", range(smallest, largest),
-                              counts_of(cases, &CaseFindings::channels).begin()->first));
+                              usual_channels(counts_of(cases, &CaseFindings::channels))));
   if (least[0] > 0) lines.push_back(fmt::format("spacing {} mm [z, y, x]", range(least, most)));
   std::vector<std::string> orientations;
   for (const auto& [letters, files] : counts_of(cases, &CaseFindings::orientation))
@@ -317,10 +308,11 @@ std::vector<std::string> description_of(const std::vector<CaseFindings>& cases) 
     std::vector<std::string> values;
     for (std::size_t c = 0; c < total.values.means.size(); ++c)
       values.push_back(fmt::format("{:.4g} ({:.4g})", total.values.means[c], std::sqrt(total.values.variances[c])));
+    const auto some = total.known == total.cases ? std::string() : fmt::format(" in {} of them", total.known);
     lines.push_back(fmt::format("{} {:.4g} % of the cells, in {} volumes{}",
                                 label == data::ignored_label ? "ignored labels:" : fmt::format("label {}:", label),
                                 100 * static_cast<double>(total.cells) / cells, total.cases,
-                                values.empty() ? "" : "; mean (deviation): " + joined(values, ", ")));
+                                values.empty() ? "" : fmt::format("; mean (deviation){}: {}", some, joined(values, ", "))));
   }
   return lines;
 }

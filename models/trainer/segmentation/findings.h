@@ -27,18 +27,18 @@ struct CaseFindings {
   std::array<double, 3> spacing{};               // 0: unknown
   std::string orientation{};                     // as stored
   std::uint64_t hash = 0;                        // hash_of_values()
-  std::map<std::int64_t, LabelValues> labels{};  // cells of each label, by the rules
+  std::map<std::int64_t, LabelValues> labels{};  // by the rules; values only if all of the case are known and finite
   bool finite = true;                            // all values are finite
   // If samples of the foreground are asked for, and all files could be read:
   double nonzero = 1;  // the part of the volume that the smallest box around its cells that are not 0 takes
-  std::vector<std::vector<double>> samples{};  // foreground_samples(), as many for every volume
+  std::vector<std::vector<double>> samples{};  // of CellValues, as many for every volume
 };
 void to_json(nlohmann::ordered_json& json, const CaseFindings& findings);
 void from_json(const nlohmann::ordered_json& json, CaseFindings& findings);
 
 // Reads all files of a case: files that cannot be read, channels and labels on other cells than the image, a spacing that is not
 // that of the affine map, values that are not finite, channels of one value, labels that are no whole numbers or below 0.
-// `samples`: how many values of the foreground of each channel are taken; 0: the foreground is not looked at.
+// `samples`: how many values of the foreground of each channel are taken.
 CaseFindings findings_of(const data::VolumeCase& files, const data::LabelRules& rules, std::int64_t samples = 0);
 // The same for a sample of a source whose labels, if it has any, follow the rules.
 CaseFindings findings_of(const data::Source& source, std::int64_t sample, std::int64_t samples = 0);

@@ -253,6 +253,15 @@ for label, name in ((0, "label 0"), (1, "label 1"), (3, "ignored labels")):
 END
 }
 judge 'with mean and deviation of each label in each channel' numbers
+cp -r "$work/nnunet" "$work/halved"
+python3 - "$work/halved/imagesTr/v1_0001.nii" <<'END'
+import struct, sys
+bytes = open(sys.argv[1], "rb").read()  # half the planes
+open(sys.argv[1], "wb").write(bytes[:46] + struct.pack("<h", 4) + bytes[48:352 + 12 * 10 * 4 * 4])
+END
+run "$tools/unet3d" check "$work/halved"
+judge 'a channel of other cells is a problem, and the case has no part in means' eval '[ "$status" -eq 2 ] && grep -q "v1_0000.nii and .*v1_0001.nii do not have the same cells: " "$work/out" &&
+  grep -q "^label 1: .* in 5 volumes; mean (deviation) in 4 of them: " "$work/out"'
 run "$tools/unet3d" check "$work/nnunet" --set labels.ignore=
 judge 'without them a label is too much in each volume' eval '[ "$status" -eq 2 ] && [ "$(grep -c "have a 3, .*dataset.json has 2 classes" "$work/out")" -eq 5 ]'
 run "$tools/unet3d" check "$work/infinite.npy"
