@@ -22,14 +22,14 @@ namespace {
 // Holds its text in a member, because no memory is left to allocate one.
 class OutOfMemory : public std::bad_alloc {
  public:
-  OutOfMemory(double used, double available, double limit) {
+  OutOfMemory(double used, double available, double limit, const char* option) {
     constexpr double gib = 0x1p30;
     const int length = std::snprintf(text_, sizeof(text_),
                                      "[memory] out of memory: this process has %.2f GiB of addresses, and %.2f GiB are available",
                                      used / gib, available / gib);
     if (limit > 0 && length > 0 && static_cast<std::size_t>(length) < sizeof(text_))
-      std::snprintf(text_ + length, sizeof(text_) - static_cast<std::size_t>(length), " under its limit of %.2f GiB (ulimit -v)",
-                    limit / gib);
+      std::snprintf(text_ + length, sizeof(text_) - static_cast<std::size_t>(length), " under its limit of %.2f GiB (ulimit %s)",
+                    limit / gib, option);
   }
   const char* what() const noexcept override { return text_; }
 
@@ -37,20 +37,23 @@ class OutOfMemory : public std::bad_alloc {
   char text_[200] = {};
 };
 
-// The address space of this process in bytes; limit 0: no limit.
-struct AddressSpace {
-  double used = 0, limit = 0;
-};
+// A limit of this process in bytes, 0: none.
+double limit_of(int resource) {
+  rlimit limit{};
+  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? static_cast<double>(limit.rlim_cur) : 0;
+}
 
-AddressSpace address_space() {
-  AddressSpace result;
-  rlimit addresses{};
-  if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
-    result.limit = static_cast<double>(addresses.rlim_cur);
+// The bytes of this process that count for RLIMIT_AS and for RLIMIT_DATA.
+struct Used {
+  double addresses = 0, data = 0;
+};
+Used used_here() {
+  Used result;
   if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
-    long pages = 0;
-    if (std::fscanf(file, "%ld", &pages) == 1)
-      result.used = static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE));
+    long pages = 0, data = 0;
+    const auto page = static_cast<double>(sysconf(_SC_PAGESIZE));
+    if (std::fscanf(file, "%ld %*d %*d %*d %*d %ld", &pages, &data) == 2)
+      result = {static_cast<double>(pages) * page, static_cast<double>(data) * page};
     std::fclose(file);
   }
   return result;
@@ -61,14 +64,16 @@ void throw_out_of_memory() {
   static thread_local bool asking = false;
   if (asking) throw std::bad_alloc();  // asking takes some memory, too
   asking = true;
-  const auto [used, limit] = address_space();
+  const auto used = used_here();
+  const double space = limit_of(RLIMIT_AS), data = limit_of(RLIMIT_DATA);
+  const bool is_data = data > 0 && (space == 0 || data - used.data < space - used.addresses);
   double available = 0;
   try {
     available = static_cast<double>(available_host_bytes());
   } catch (const std::bad_alloc&) {  // then 0 is reported
   }
   asking = false;
-  throw OutOfMemory(used, available, limit);
+  throw OutOfMemory(used.addresses, available, is_data ? data : space, is_data ? "-d" : "-v");
 }
 
 }  // namespace
@@ -103,7 +108,7 @@ std::string address_space_problem() {
   // Programs have 0.36 to 0.48 GiB at their start. With 0.3 GiB more MPICH 4.0 hung in MPI_Finalize, UCX 1.13 aborted and oneDNN
   // 2.6 failed with segmentation faults.
   constexpr double least = 1, gib = 0x1p30;
-  const auto limit = address_space().limit;
+  const auto limit = limit_of(RLIMIT_AS);
   if (limit == 0 || limit >= least * gib) return {};
   return fmt::format(
       "[launch] the limit on address space (ulimit -v) is {:.2f} GiB: libraries such as MPI and oneDNN need up to {} GiB "

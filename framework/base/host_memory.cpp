@@ -63,8 +63,9 @@ std::int64_t of_process() {
 
 }  // namespace
 
-std::int64_t available_host_bytes(std::int64_t processes) {
-  return std::min(std::min(of_system(), of_control_groups()) / std::max<std::int64_t>(1, processes), of_process());
+std::int64_t available_host_bytes(std::int64_t processes, std::int64_t ranks_of_process) {
+  const auto part = [](std::int64_t bytes, std::int64_t of) { return bytes == unlimited ? bytes : bytes / of; };
+  return part(std::min(part(std::min(of_system(), of_control_groups()), processes), of_process()), ranks_of_process);
 }
 
 void require_host_memory(std::string_view what, double bytes) {

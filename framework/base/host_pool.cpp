@@ -1,6 +1,7 @@
 #include "framework/base/host_pool.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -62,7 +63,9 @@ void insert(std::map<std::size_t, std::size_t>& blocks, std::size_t offset, std:
 }  // namespace
 
 HostPool::HostPool(std::size_t range) {
-  if (range == 0) return;
+  // The addresses of a range count under such a limit, used or not.
+  rlimit data{};
+  if (range == 0 || (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != RLIM_INFINITY)) return;
   reserved_ = range + large_page;
   range_ = mmap(nullptr, reserved_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range_ == MAP_FAILED) {  // a limit on address space

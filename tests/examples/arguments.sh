@@ -143,16 +143,18 @@ judge 'unless the user has chosen them' spins 0 OMP_WAIT_POLICY=active
 judge 'or there is one thread' spins 0 OMP_NUM_THREADS=1
 
 # ---- less memory than is needed; 4 GiB hold libraries, MPI and what oneDNN takes
-limited() { # limited KIB COMMAND...
-  kib=$1
-  shift
+limited() { # limited OPTION KIB COMMAND...
+  option=$1 kib=$2
+  shift 2
   # shellcheck disable=SC2016
-  run sh -c 'ulimit -v "$0" && exec "$@"' "$kib" "$@"
+  run sh -c 'ulimit "$0" "$1" && shift && exec "$@"' "$option" "$kib" "$@"
 }
-limited 600000 "$tools/universe" power --k 0.1
+limited -v 600000 "$tools/universe" power --k 0.1
 judge 'a limit on addresses that MPI would not survive' refuses_arguments '^\[launch\] the limit on address space (ulimit -v) is 0.57 GiB'
-limited 4000000 "$tools/universe" generate --out "$work/refused" --size 1024 --cell 2 --universes 1
+limited -v 4000000 "$tools/universe" generate --out "$work/refused" --size 1024 --cell 2 --universes 1
 judge 'universes that memory does not hold' refuses_once '^\[generate\] --size 1024^3 cells on 1 ranks: 206158430208 bytes .* are available$'
+limited -d 2000000 "$tools/universe" generate --out "$work/refused" --size 1024 --cell 2 --universes 1
+judge 'nor a limit on data, which leaves less' refuses_once ' are needed, 1[0-9]\{9\} (1\.[0-9] GiB) are available$'
 rm -rf "$work/refused"
 
 judge 'refused runs leave nothing behind' no_file "$work/refused"

@@ -51,9 +51,10 @@ class KeptBoxes : public data::Source {
 
 }  // namespace
 
-data::SourcePtr kept_in_memory(const data::SourcePtr& boxes, std::int64_t count, int processes) {
+data::SourcePtr kept_in_memory(const data::SourcePtr& boxes, std::int64_t count, const Transport& transport) {
   const auto bytes = boxes->whole().elements() * boxes->channels() * size_of(boxes->type());
-  if (count * bytes > available_host_bytes(processes) / 4) return boxes;
+  const int ranks_of_process = transport.in_one_process() ? transport.size() : 1;
+  if (count * bytes > available_host_bytes(transport.node_size() / ranks_of_process, ranks_of_process) / 4) return boxes;
   return std::make_shared<KeptBoxes>(boxes, count);
 }
 

@@ -198,7 +198,7 @@ int train_all(const Communicator& world, const StudyOptions& o) {
   data::SourcePtr boxes;
   trainer::together(world, [&] {
     boxes = kept_in_memory(std::make_shared<data::UniverseSource>(fs::path(o.out) / "universes"), o.training + o.test,
-                           world.transport().node_size());
+                           world.transport());
   });
   const auto is_there = [&](const fs::path& file) {
     bool done = false;

@@ -75,7 +75,7 @@ class CubeSource : public data::Source {
 
 // The first `count` boxes, read once and kept in memory if those of all `processes` of this node fit into a quarter of the
 // available memory, because reading a cube from a file takes many short reads. Otherwise the boxes unchanged.
-data::SourcePtr kept_in_memory(const data::SourcePtr& boxes, std::int64_t count, int processes);
+data::SourcePtr kept_in_memory(const data::SourcePtr& boxes, std::int64_t count, const Transport& transport);
 
 // "pyramid": as `cosmoflow train --variant pyramid`; a cube is treated as periodic although it is not in its box, as in its power
 // spectrum. "cosmoflow": the hybrid variant of Oyama et al., which flattens at 2^3.

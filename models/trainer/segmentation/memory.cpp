@@ -68,8 +68,8 @@ std::string require_memory(const Communicator& world, const SegmentationProgram&
   // Libraries take more when they first run; tests/bench/unet/segment_memory.sh compares what is expected and taken.
   const double libraries = 0x1.8p26 / ranks_of_process;
   const double more = windows.total() + running + volume + libraries;
-  const auto available = available_host_bytes(transport.node_size() / ranks_of_process);
-  const double limit = gib > 0 ? gib * 0x1p30 - used : static_cast<double>(available) / ranks_of_process;
+  const auto available = available_host_bytes(transport.node_size() / ranks_of_process, ranks_of_process);
+  const double limit = gib > 0 ? gib * 0x1p30 - used : static_cast<double>(available);
   const auto parts = fmt::format("{} for sums of {} {}, {} for windows, network and libraries, {} for the volume",
                                  text_of(windows.sums), problem.outputs, o.targets.empty() ? "classes" : "regions",
                                  text_of(windows.results + running + libraries), text_of(volume + windows.classes));

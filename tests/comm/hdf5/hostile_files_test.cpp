@@ -2,10 +2,8 @@
 // that names the file, before memory is allocated or other files are opened.
 
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <limits>
@@ -105,15 +103,6 @@ TEST_CASE("hostile files: what cannot be there, or has no room in memory, is ref
   else CHECK(has(open_error(folder / "holes.npy"), "holes.npy: 4398046511104 bytes (4096.0 GiB) of memory are needed, "));
 
   CHECK(available_host_bytes() > 0);
-  rlimit before{};
-  REQUIRE(getrlimit(RLIMIT_DATA, &before) == 0);
-  rlimit limited = before;
-  limited.rlim_cur = std::min<rlim_t>(before.rlim_max, rlim_t{1} << 33);
-  if (setrlimit(RLIMIT_DATA, &limited) == 0) {
-    CHECK(available_host_bytes() < static_cast<std::int64_t>(limited.rlim_cur));
-    CHECK(available_host_bytes(2) <= available_host_bytes());
-    CHECK(setrlimit(RLIMIT_DATA, &before) == 0);
-  }
   CHECK(error_text([] { require_host_memory("[test] x", 1000); }).empty());
   CHECK(has(error_text([] { require_host_memory("[test] x", 1e17); }), "[test] x: 100000000000000000 bytes"));
 }
