@@ -231,9 +231,9 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     if (!is_root(transport_)) state_ = make_state();
     return;
   }
-  // Deleted by the last rank that has taken the state; lost if a rank fails before.
+  // Deleted by the last rank that has taken the state. If a rank fails before, it is lost, but does not keep the state.
   struct Shared {
-    std::shared_ptr<State> state;
+    std::weak_ptr<State> state;
     std::atomic<int> left;
   };
   std::int64_t address = 0;
@@ -241,7 +241,8 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     address = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(new Shared{state_, transport_->size()}));
   transport_->bcast(&address, 1, DType::int64, 0);
   auto* shared = reinterpret_cast<Shared*>(static_cast<std::intptr_t>(address));
-  state_ = shared->state;
+  if (!is_root(transport_)) state_ = shared->state.lock();
+  require(state_ != nullptr, "[hdf5] {}: the rank that made the file has failed", path.string());
   if (--shared->left == 0) delete shared;
 }
 
