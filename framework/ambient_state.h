@@ -15,9 +15,10 @@
 //   models/nn/layers.cpp                no_batch_statistics T why norms may not use batch statistics
 //   ops/recompute.cpp                   innermost, depth   T  the recompute() that runs
 //   ops/loss/loss.cpp                   innermost_labels   T  labels of all micro-batches of a step, by which means divide
-//   ops/gpu_settings.cpp                mutex              P  set_gpu_settings(): how GPUs round and choose kernels
+//   ops/gpu_settings.cpp                mutex, settings, tuning P  set_gpu_settings(): how GPUs round and choose kernels
 //   framework/optim/optimizer.cpp       step_hook          P  callback after optimizer steps; framework/ knows no ranks
-//   models/train/restart/interruption.cpp first_signal, noted_at, asked, users_mutex P signals are delivered to the process
+//   models/train/restart/interruption.cpp first_signal, noted_at, asked P signals are delivered to the process
+//   models/train/restart/interruption.cpp before_report, users_mutex, users P likewise
 //   comm/transport/watch/whereabouts.cpp noted_count, noted, wanted P where a signal found the main thread
 //   ops/backends/cudnn/tuning_file.cpp  file               P  MPIGRAD_TUNING_FILE: kernels that were timed
 //

@@ -156,7 +156,7 @@ def ambient_state():
         listed |= {(path, name) for name in names.split(', ')}
     kinds = [r'\bthread_local\b[^;({=]*?(\w+)(?:\[[^\]]*\])?\s*[;({=]',
              r'^(?:\[\[maybe_unused\]\] )?(?:const )?(?:std::atomic<[^;]*>|std::mutex|bool) (\w+)\s*(?:[;{]|= \(|= \w+;)',
-             r'^MPI_\w+ (\w+) = ', r'^(?:std::\w+<[^;()]*>) (\w+);', r'^ +static std::\w+<[^;()]*> (\w+)(?:;|\{)',
+             r'^(?:MPI_\w+|int|struct \w+|Gpu\w+) (\w+)(?: = \w+| \{\})?;', r'^(?:std::\w+<[^;()]*>) (\w+);', r'^ +static std::\w+<[^;()]*> (\w+)(?:;|\{)',
              r'^ +static (?:(?:const )?auto[*&]|[A-Z]\w*\*?) (\w+)(?:, (\w+))?\s*(?:;|=$|= new|= \*new|= \[)',
              r'^ +static (?:inline )?(?:int|std::atomic<[^;]*>) (\w+) = ', r'^ +static JobQueue (\w+)\(']
     there = set()
