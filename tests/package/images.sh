@@ -139,8 +139,8 @@ apptainer() {
   ln -s /opt/mpich/lib/libmpi.so.12 "$work/machine/srv/host-mpi/libmpich.so.12"
   inside machine /opt/mpich/bin/mpiexec -n 2 apptainer exec --bind /srv/host-mpi:/opt/host-mpi,/opt/mpich \
     --env LD_LIBRARY_PATH=/opt/host-mpi:/opt/mpich/lib:/opt/mpich/lib/mpich /srv/image mpigrad-selftest --folder /tmp
-  note="$(grep -o 'MPICH[^,;|]*' "$work/out" | head -n 1)"
-  uses_it() { says ' passed, 0 failed' && grep -q 'MPICH.* 5\.' "$work/out"; }
+  note="$(sed -n 's/^MPI  *MPICH Version: *\([0-9.]*\).*/MPICH \1/p' "$work/out")"
+  uses_it() { says ' passed, 0 failed' && grep -q '^MPI .*MPICH Version: *5\.' "$work/out"; }
   show 'the same with the MPI and the `mpiexec` of the machine (MPICH 5 for 4.0.2 of the image)' uses_it
 }
 
