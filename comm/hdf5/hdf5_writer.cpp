@@ -183,7 +183,7 @@ Hdf5Writer::Hdf5Writer(const std::filesystem::path& path, bool overwrite, std::s
     state->here = sharing == Sharing::processes && hdf5::parallel_calls_here();
     return state;
   };
-  // HDF5's constants call HDF5, so that they are used on the I/O thread only.
+  // HDF5's constants are macros that call HDF5: flags are chosen on the I/O thread.
   const auto open = [&](State& state, const std::filesystem::path& temporary, bool exists) {
     state.file = state.call([&] {
       const unsigned flags = exists ? H5F_ACC_TRUNC : H5F_ACC_EXCL;

@@ -63,7 +63,7 @@ void insert(std::map<std::size_t, std::size_t>& blocks, std::size_t offset, std:
 }  // namespace
 
 HostPool::HostPool(std::size_t range) {
-  // The addresses of a range count under such a limit, used or not.
+  // Under a limit on data (RLIMIT_DATA) all addresses of a range count, used or not.
   rlimit data{};
   if (range == 0 || (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != RLIM_INFINITY)) return;
   reserved_ = range + large_page;

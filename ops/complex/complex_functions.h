@@ -14,8 +14,8 @@ struct Complex {
   T re, im;
 };
 
-// a b + c d. Processors that always have fused operations fuse the first product: compilers may choose another one in vectors
-// than in the elements that remain, and the bits would depend on the number of elements on a rank.
+// a b + c d. A compiler that fuses one product with the sum may choose the first in vectors and the second in the elements that
+// remain: bits would then depend on the number of elements on a rank. Where it always may fuse (Arm), this fuses the first.
 template <class T>
 MPIGRAD_HOST_DEVICE T sum_of_products(T a, T b, T c, T d) {
 #if defined(__FP_FAST_FMA) && defined(__FP_FAST_FMAF) && !defined(__CUDA_ARCH__)

@@ -73,7 +73,7 @@ class CubeSource : public data::Source {
   data::SampleType type_;
 };
 
-// The first `count` boxes, read once and kept in memory if those of all `processes` of this node fit into a quarter of the
+// The first `count` boxes, read once and kept in memory if those of all ranks of this node fit into a quarter of the
 // available memory, because reading a cube from a file takes many short reads. Otherwise the boxes unchanged.
 data::SourcePtr kept_in_memory(const data::SourcePtr& boxes, std::int64_t count, const Transport& transport);
 

@@ -38,7 +38,6 @@ class CellValues {
   double nonzero() const;
 
  private:
-  LabelValues& entry_of(std::int32_t label);
   template <class F>
   void each(F f);
   void widen_box(const std::vector<float>& values, std::int64_t channels);
