@@ -17,7 +17,7 @@
 //   ops/loss/loss.cpp                   innermost_labels   T  labels of all micro-batches of a step, by which means divide
 //   ops/gpu_settings.cpp                mutex, settings, tuning P  set_gpu_settings(): how GPUs round and choose kernels
 //   framework/optim/optimizer.cpp       step_hook          P  callback after optimizer steps; framework/ knows no ranks
-//   models/train/restart/interruption.cpp first_signal, noted_at, asked P signals are delivered to the process
+//   models/train/restart/interruption.cpp first_signal, seen, ending, asked P signals are delivered to the process
 //   models/train/restart/interruption.cpp before_report, users_mutex, users P likewise
 //   comm/transport/watch/whereabouts.cpp noted_count, noted, wanted P where a signal found the main thread
 //   ops/backends/cudnn/tuning_file.cpp  file               P  MPIGRAD_TUNING_FILE: kernels that were timed

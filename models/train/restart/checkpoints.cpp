@@ -130,6 +130,7 @@ Checkpoints::Reason Checkpoints::reason() const {
 
 void Checkpoints::note_wanted(std::int64_t all) {
   wanted_ = all == report ? nothing : all;
+  if (notes_signals_ && (wanted_ == limit || wanted_ == signal)) NotedSignals::end_training();
   if (all != report) return;
   NotedSignals::report_made();
   if (report_) report_();

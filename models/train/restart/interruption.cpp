@@ -18,15 +18,17 @@ struct Noted {
   int signal;
   const char* name;
   struct sigaction before {};
+  std::atomic<std::int64_t> at{0};  // when the first one came, in milliseconds; 0: none has come
 };
 std::array<Noted, 3> handled{{{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}}};
 std::atomic<int> first_signal{0};
-std::atomic<std::int64_t> noted_at{0};  // milliseconds
+std::atomic<bool> seen{false};    // the training knows that a signal has come, or has ended
+std::atomic<bool> ending{false};  // all ranks end the training
 std::atomic<int> asked{0};
 struct sigaction before_report {};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 std::mutex users_mutex;
-int users = 0;  // ranks may be threads
+std::atomic<int> users = 0;  // ranks may be threads
 
 // Safe in signal handlers.
 std::int64_t milliseconds() {
@@ -36,10 +38,22 @@ std::int64_t milliseconds() {
 }
 
 extern "C" void note_signal(int signal) {
-  int none = 0;
-  if (first_signal == none) noted_at = milliseconds();  // set before first_signal, which noted() reads
-  first_signal.compare_exchange_strong(none, signal);
-  if (signal == SIGTERM) detail::end_asked = true;
+  // Slurm ends a job by SIGTERM to all processes; the batch script passes its own on to the launcher as SIGUSR1.
+  if (signal == SIGUSR1 && first_signal == SIGTERM) return;
+  // Launchers may repeat a signal that all processes of a job have already received.
+  constexpr std::int64_t same_one = 1000;
+  for (auto& each : handled) {
+    if (each.signal != signal) continue;
+    std::int64_t at = 0;
+    if (each.at.compare_exchange_strong(at, milliseconds())) {
+      int none = 0;
+      first_signal.compare_exchange_strong(none, signal);
+      if (signal == SIGTERM && users > 0) detail::end_asked = true;
+    } else if (seen && milliseconds() - at >= same_one) {
+      sigaction(signal, &each.before, nullptr);
+      raise(signal);  // takes effect when this handler returns
+    }
+  }
 }
 
 extern "C" void note_report(int) { asked = 1; }
@@ -49,16 +63,18 @@ extern "C" void note_report(int) { asked = 1; }
 NotedSignals::NotedSignals() {
   const std::lock_guard lock(users_mutex);
   if (users++ > 0) return;
-  first_signal = 0;
+  first_signal = 0, seen = false, ending = false;
   detail::end_asked = false;
   for (auto& each : handled) {
+    each.at = 0;
+    struct sigaction before {};
+    sigaction(each.signal, nullptr, &before);
+    if (before.sa_handler != note_signal) each.before = before;
     struct sigaction action {};
     action.sa_handler = note_signal;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
-    struct sigaction before {};
-    sigaction(each.signal, &action, &before);
-    if (before.sa_handler != note_signal) each.before = before;
+    sigaction(each.signal, &action, nullptr);
   }
   asked = 0;
   struct sigaction action {};
@@ -71,13 +87,15 @@ NotedSignals::NotedSignals() {
 NotedSignals::~NotedSignals() {
   const std::lock_guard lock(users_mutex);
   if (--users > 0) return;
-  // Slurm ends a job by SIGTERM to all processes; the batch script passes its own on to the launcher as SIGUSR1.
-  for (const auto& each : handled)
-    if (each.signal != SIGUSR1 || first_signal != SIGTERM) sigaction(each.signal, &each.before, nullptr);
+  // Ranks receive a signal at different times: this one may not have it yet.
+  if (first_signal == 0 && !ending)
+    for (const auto& each : handled) sigaction(each.signal, &each.before, nullptr);
+  seen = true;
   detail::end_asked = false;
   sigaction(SIGUSR2, &before_report, nullptr);
 }
 
+void NotedSignals::end_training() { ending = true; }
 bool NotedSignals::asked_for_report() { return asked != 0; }
 void NotedSignals::report_made() { asked = 0; }
 
@@ -85,13 +103,7 @@ const char* NotedSignals::noted() {
   const int signal = first_signal;
   for (const auto& each : handled)
     if (each.signal == signal) {
-      // The next signal of this kind has its previous effect. It is enabled after a second: launchers may repeat a signal that
-      // all processes of a job have already received.
-      constexpr std::int64_t same_one = 1000;
-      if (milliseconds() - noted_at < same_one) return each.name;
-      struct sigaction now {};
-      sigaction(each.signal, nullptr, &now);
-      if (now.sa_handler == note_signal) sigaction(each.signal, &each.before, nullptr);
+      seen = true;
       return each.name;
     }
   return nullptr;

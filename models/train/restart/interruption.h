@@ -7,10 +7,11 @@
 
 namespace mpigrad {
 
-// While one is in scope, the first SIGTERM, SIGINT or SIGUSR1 of this process is only noted. A second signal of the same kind has
-// its previous effect, if noted() has returned the first one at least one second after that came. Every SIGUSR2 asks for a
-// report. After SIGTERM the rank's watchdog also ends the job if a rank is dead (comm/transport/watch/watchdog.h), and SIGUSR1
-// has no effect up to the end of the process.
+// While one is in scope, the first SIGTERM, SIGINT or SIGUSR1 of this process is only noted. A second signal of the same kind, at
+// least one second later, has its previous effect once noted() has returned the first one. Every SIGUSR2 asks for a report. After
+// SIGTERM the rank's watchdog also ends the job if a rank is dead (comm/transport/watch/watchdog.h), and SIGUSR1 has no effect up
+// to the end of the process. If a signal came, or end_training() was called, the first signal of each kind has no effect later,
+// either: other ranks may have received theirs earlier.
 class NotedSignals {
  public:
   NotedSignals();
@@ -19,6 +20,8 @@ class NotedSignals {
   NotedSignals& operator=(const NotedSignals&) = delete;
   // The name of the first signal, or null.
   static const char* noted();
+  // All ranks have agreed to end the training, because of a signal to one of them or a time limit.
+  static void end_training();
   static bool asked_for_report();
   static void report_made();
 };

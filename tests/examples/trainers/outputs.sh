@@ -83,7 +83,8 @@ before_training() { refuses_arguments "$1" && [ ! -f way/metrics.csv ] && [ ! -f
   judge 'and these weights are evaluated' succeeds
   begin gone ranks_of_two "$cosmoflow" $short --epochs 100000 --grid depth=2 --out gone
   mv gone gone-away
-  kill -TERM $(pgrep -f "^$cosmoflow train .*--out gone")
+  # Ranks receive a signal at different times: the second may be about to end.
+  for process in $(pgrep -f "^$cosmoflow train .*--out gone"); do kill -TERM "$process" && sleep 0.02; done
   wait "$begun"
   status=$?
   elsewhere=$(sed -n 's/.*gone was removed.*: all further files are in //p' begun.err)

@@ -316,6 +316,16 @@ TEST_CASE("restart: signals are noted once, and do what they did before afterwar
   { const NotedSignals fresh; }
   std::raise(SIGUSR1);
   CHECK(before == 3);
+  {
+    const NotedSignals fresh;
+    NotedSignals::end_training();  // another rank has received a signal
+  }
+  for (int twice = 0; twice < 2; ++twice) std::raise(SIGUSR1);
+  CHECK(before == 3);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  std::raise(SIGUSR1);
+  CHECK(before == 4);
+  { const NotedSignals fresh; }
   std::signal(SIGUSR1, old);
 }
 
