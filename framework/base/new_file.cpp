@@ -111,14 +111,6 @@ fs::path draw_part_name(const fs::path& path, const std::string& who) {
   return folder_of_file(path) / fmt::format("{}{}{:012x}{}", part_prefix(path), host_part(), random >> 16, part_suffix);
 }
 
-bool is_part_name(std::string_view name) {
-  if (!name.starts_with('.') || !name.ends_with(part_suffix)) return false;
-  name.remove_suffix(part_suffix.size());
-  if (name.size() < part_digits + 2 || name[name.size() - part_digits - 1] != '.') return false;
-  name.remove_prefix(name.size() - part_digits);
-  return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 // Locks one byte after all data: the parallel driver of HDF5 and HDF5 itself may lock the data.
 enum class Lock { mine, taken, unavailable };
 Lock lock_part(int descriptor, short type = F_WRLCK) {
@@ -162,6 +154,14 @@ void remove_abandoned(const fs::path& path) {
 }
 
 }  // namespace
+
+bool is_part_name(std::string_view name) {
+  if (!name.starts_with('.') || !name.ends_with(part_suffix)) return false;
+  name.remove_suffix(part_suffix.size());
+  if (name.size() < part_digits + 2 || name[name.size() - part_digits - 1] != '.') return false;
+  name.remove_prefix(name.size() - part_digits);
+  return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 bool is_name_taken(const fs::path& path) {
   std::error_code ignored;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "framework/base/error.h"
 
@@ -23,6 +24,9 @@ class FileInTheWay : public Error {
 
 // True if anything has that name, including a dangling link.
 bool is_name_taken(const std::filesystem::path& path);
+
+// Whether a NewFile could have this name before its commit().
+bool is_part_name(std::string_view name);
 
 // Syncs the folder `temporary` to the disk and renames it to `path`, in the same parent folder. Its files must have been synced
 // before. Errors begin with "[who] PATH".

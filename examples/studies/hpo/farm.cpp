@@ -1,6 +1,7 @@
 #include "examples/studies/hpo/farm.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -8,6 +9,8 @@
 
 #include "examples/tools/elastic/job.h"
 #include "framework/base/error.h"
+#include "models/trainer/folder/names.h"
+#include "models/trainer/folder/state.h"
 
 namespace mpigrad::hpo {
 namespace {
@@ -55,6 +58,16 @@ void end_all(std::vector<Slot>& slots, const FarmOptions& o, const std::function
   }
 }
 
+// Whether the signal that has ended a job was meant for all of them. This process may receive it a moment later.
+bool all_are_asked(const Slot& slot, const std::function<int()>& asked) {
+  const int code = trainer::code_of_run(slot.job->code(), slot.work.metrics.parent_path(), std::nullopt);
+  const bool by_signal = code == trainer::to_be_resumed || code == 128 + SIGTERM || code == 128 + SIGINT || code == SIGTERM;
+  int signal = asked();
+  for (const auto start = Clock::now(); by_signal && signal == 0 && since(start) < 1; signal = asked())
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return signal != 0;
+}
+
 }  // namespace
 
 bool run_farm(const FarmOptions& o, const std::function<std::optional<Work>(int slot)>& next,
@@ -89,6 +102,10 @@ bool run_farm(const FarmOptions& o, const std::function<std::optional<Work>(int 
         end.hung = true;
       }
       end.code = slot.job->code(), end.seconds = since(slot.began);
+      if (!end.hung && all_are_asked(slot, asked)) {
+        end_all(slots, o, asked);
+        return false;
+      }
       slot.job.reset();
       ended(end);
     }

@@ -240,6 +240,7 @@ int run(int argc, char** argv) {
     for (const int signal : {SIGTERM, SIGINT}) {
       struct sigaction action {};
       action.sa_handler = note;
+      action.sa_flags = SA_RESTART;
       sigaction(signal, &action, nullptr);
     }
     return o.compare.empty() ? search_once(space, plan, o) : compare(space, plan, o);

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using tool::UsageError;
 constexpr const char *search_file = "search.json", *results_file = "results.csv";
-const std::vector<std::string> own_files{search_file, results_file, "hpo.json", "hpo.png", "trials"};
+const std::vector<std::string> results_of_search{results_file, "hpo.json", "hpo.png", "trials"};
 
 const auto process_start = std::chrono::steady_clock::now();
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now() - process_start).count(); }
@@ -94,7 +94,7 @@ void Search::claim_folder() {
   lock_ = std::make_unique<tool::FolderLock>(out);
   const bool ours = require_ours();
   if (ours && options_.overwrite) {
-    for (const auto& file : own_files) std::filesystem::remove_all(out / file);
+    for (const auto& file : results_of_search) std::filesystem::remove_all(out / file);
   } else if (ours) {
     std::ifstream stream(out / search_file);
     const auto theirs = Json::parse(stream, nullptr, false);
@@ -104,10 +104,11 @@ void Search::claim_folder() {
                                      key == "parameters" || key == "rungs" ? "" : "s"));
     return;
   }
+  // First, so that a folder that a killed search has left is known to be of a search.
+  write_new_file(out / search_file, tool::to_text(mine) + "\n", "hpo");
   std::filesystem::create_directories(out / "trials", none);
   require(std::filesystem::is_directory(out / "trials"), "[hpo] the folder {} cannot be made: {}", (out / "trials").string(),
           none.message());
-  write_new_file(out / search_file, tool::to_text(mine) + "\n", "hpo");
 }
 
 std::filesystem::path Search::folder_of(int trial) const { return options_.out / "trials" / fmt::format("{:04}", trial); }

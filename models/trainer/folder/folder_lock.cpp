@@ -15,6 +15,7 @@
 #include <ctime>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "framework/base/new_file.h"
 #include "models/trainer/tool/together.h"
@@ -82,8 +83,10 @@ constexpr const char* lock_file = ".lock";
 bool has_files(const std::filesystem::path& folder, const std::string& but) {
   std::error_code none;
   const std::filesystem::directory_iterator entries(folder, none);
-  return std::any_of(begin(entries), end(entries),
-                     [&](const auto& entry) { return entry.path().filename() != lock_file && entry.path().filename() != but; });
+  return std::any_of(begin(entries), end(entries), [&](const auto& entry) {
+    const auto name = entry.path().filename().string();
+    return name != lock_file && name != but && !is_part_name(name);
+  });
 }
 
 FolderLock::FolderLock(const std::filesystem::path& folder, const FolderLockOptions& o)
@@ -92,6 +95,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const FolderLockOpti
     throw UsageError(fmt::format("[folder] another process is at work in {}{}{}",
                                  (o.of.empty() ? folder : folder / o.of).string(), holder.name.empty() ? "" : ": ", holder.name));
   };
+  bool told = false;
   for (const auto begin = Clock::now();;) {
     file_ = open_growing_file(path_, O_RDWR, "folder", true);
     const bool locked = flock(file_, LOCK_EX | LOCK_NB) == 0;
@@ -101,7 +105,10 @@ FolderLock::FolderLock(const std::filesystem::path& folder, const FolderLockOpti
     bool over = false;
     if (busy && known) {
       close(file_);
-      if (Seconds(Clock::now() - begin).count() >= o.patience) refuse(holder);
+      const double waited = Seconds(Clock::now() - begin).count();
+      if (waited >= o.patience) refuse(holder);
+      if (waited > 2 && !std::exchange(told, true) && !o.quiet)
+        fmt::print(stderr, "{}: waits up to {:g} s for the end of {}\n", path_.parent_path().string(), o.patience, holder.name);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       continue;
     }

@@ -52,7 +52,7 @@ class FolderLock {
   std::thread thread_;
 };
 
-// True if the folder exists and has any entry other than `but`.
+// True if the folder exists and has any entry other than `but` and unfinished files of killed processes.
 bool has_files(const std::filesystem::path& folder, const std::string& but = {});
 
 }  // namespace mpigrad::tool

@@ -51,8 +51,8 @@ while [ "$epoch" -lt "$epochs" ]; do
   sleep "$seconds"
   epoch=$((epoch + 1))
   echo "$epoch,$(awk "BEGIN { print ($x - 3) ^ 2 + 1 / $epoch }")" >>"$out/metrics.csv"
+  echo "$name $epoch" >>"$folder/epochs"  # before the checkpoint: a kill between them repeats an epoch
   echo "$epoch" >"$out/checkpoint.new" && mv "$out/checkpoint.new" "$out/checkpoint"
-  echo "$name $epoch" >>"$folder/epochs"
 done
 END
 chmod +x trainer
@@ -73,17 +73,17 @@ how = ["well", "crash", "kill", "nan", "infinite", "silent", "nothing", "slow"]
 x = [1, 2]
 END
 fresh
-search --space failures.toml --slots 2 --stall 1 --limit 3 --json
+search --space failures.toml --slots 2 --stall 3 --limit 8 --json
 # Silent ones end by --stall; slow ones, which print, by --limit.
 judge 'a crash, a signal, NaN, a hang: the others go on' \
   holds "[d[k] for k in ('done', 'crashed', 'diverged', 'hung')] == [2, 6, 4, 4] and d['best']['value'] == 2 and d['best']['parameters'] == {'how': 'well', 'x': 2}"
 judge 'their reasons' \
-  holds "sorted({t['reason'] for t in d['trials'] if t['status'] != 'done'}) == ['exit code 1: [fit] the loss is nan in epoch 1', 'exit code 3: no memory left', 'it had not ended after 3 s', 'it printed and wrote nothing for 1 s', 'it wrote no metrics.csv', 'loss is inf', 'signal 11']"
+  holds "sorted({t['reason'] for t in d['trials'] if t['status'] != 'done'}) == ['exit code 1: [fit] the loss is nan in epoch 1', 'exit code 3: no memory left', 'it had not ended after 8 s', 'it printed and wrote nothing for 3 s', 'it wrote no metrics.csv', 'loss is inf', 'signal 11']"
 judge 'threads of a rank' grep -q 'threads=1' starts
 judge 'a picture' test -s search/hpo.png
 judge 'the document' python3 -m json.tool search/hpo.json
 judge 'every trial in the table' test "$(wc -l <search/results.csv)" -eq 17
-search --space failures.toml --slots 2 --stall 1 --limit 3
+search --space failures.toml --slots 2 --stall 3 --limit 8
 judge 'a table for people' says '^trial 3 crashed (how=crash x=1): exit code 3: no memory left'
 judge 'nothing is done twice' test "$(wc -l <starts)" -eq 16
 sed 's/, "kill".*/]/' failures.toml >some.toml
@@ -116,7 +116,8 @@ wait_for() {
     tries=$((tries + 1))
   done
 }
-# ended_by SIGNAL: a search is ended when two trials have; its exit status is $status.
+# ended_by SIGNAL [first]: a search is ended when two trials have; its exit status is $status. With `first` its trials get the
+# signal before it.
 ended_by() {
   fresh
   timeout -k 5 60 "$hpo" --cores 2 --slots 2 --space long.toml --out "$work/search" >out 2>err &
@@ -124,6 +125,7 @@ ended_by() {
   sleep 0.2
   # Of timeout the child: what is killed itself hands no signal on.
   process=$(pgrep -P $!)
+  [ -z "${2:-}" ] || { pkill "-$1" -f "$work/search/trials" && sleep 0.2; }
   kill "-$1" "$process"
   wait $! 2>/dev/null
   status=$?
@@ -147,6 +149,9 @@ judge 'SIGTERM: exit code 75' gives 75
 search --space long.toml --json
 judge 'and it goes on' holds "d['done'] == 8"
 judge 'what had ended then is not repeated' once_each
+ended_by TERM first
+judge 'SIGTERM to trials and then to the search: exit code 75' gives 75
+judge 'they are not taken for crashed' test -z "$(grep ,crashed, before.csv)"
 sed 's/7\]/8]/' long.toml >other.toml
 search --space other.toml
 judge "another space's folder is refused" refuses_arguments 'is of another search: its parameters differ'
