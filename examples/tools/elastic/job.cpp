@@ -35,6 +35,11 @@ struct Streams {
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);  // a group in the background may not read a terminal
   if (streams.error >= 0) dup2(streams.error, STDERR_FILENO);
   if (streams.output >= 0) dup2(streams.output, STDOUT_FILENO);
+  // A signal from now on must end the program, and not run a handler of this process.
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
+    struct sigaction now {};
+    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) ::signal(number, SIG_DFL);
+  }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -51,12 +56,19 @@ pid_t start(const std::vector<std::string>& command, const Streams& streams) {
   words.push_back(nullptr);
   std::array<int, 2> told{-1, -1};
   require(pipe2(told.data(), O_CLOEXEC) == 0, "[elastic] a pipe cannot be created: {}", std::strerror(errno));
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);  // until the new process has no handlers of this one
   const pid_t process = fork();
   if (process == 0) become(words, streams, told[1]);
   const int forked = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   close(told[1]);
   int reason = 0;
-  const bool failed = process > 0 && read(told[0], &reason, sizeof(reason)) == sizeof(reason);
+  ssize_t n = -1;
+  do n = process > 0 ? read(told[0], &reason, sizeof(reason)) : 0;
+  while (n < 0 && errno == EINTR);
+  const bool failed = n == sizeof(reason);
   close(told[0]);
   require(process >= 0, "[elastic] a process cannot be created: {}", std::strerror(forked));
   if (failed) {

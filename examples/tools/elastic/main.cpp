@@ -42,7 +42,9 @@ using tool::UsageError;
 
 // A signal that asks to end; it is passed on to the job, which writes a checkpoint.
 std::atomic<int> asked{0};
-extern "C" void note(int signal) { asked = signal; }
+extern "C" void note(int signal) {
+  if (signal != SIGUSR2 || asked == 0) asked = signal;  // a request for a report must not hide one to end
+}
 
 struct Options {
   std::vector<std::string> hosts{}, command{};
@@ -378,6 +380,7 @@ int run(int argc, char** argv) {
     for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
       struct sigaction action {};
       action.sa_handler = note;
+      action.sa_flags = SA_RESTART;
       sigaction(signal, &action, nullptr);
     }
     Elastic elastic(o);

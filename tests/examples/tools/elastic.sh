@@ -190,7 +190,7 @@ END
   # A signal is handed on.
   survive asked &
   wrapper=$!
-  sleep 2
+  while [ ! -e "$work/asked/metrics.csv" ] && kill -0 "$wrapper" 2>/dev/null; do sleep 0.05; done
   kill -USR1 "$wrapper"
   wait "$wrapper"
   judge 'a signal ends it with a checkpoint' test $? -eq 75

@@ -128,14 +128,18 @@ TEST_CASE("elastic: a job's end, its lines and its signals") {
   CHECK(ended.code() == 7);
   CHECK(lines == std::vector<std::string>{"one", "two"});
 
-  Job asked({"sh", "-c", "trap 'exit 75' TERM; while :; do sleep 0.05; done"});
-  CHECK_FALSE(asked.watch(0.3, {}));
+  const auto watch_until_trap = [&](Job& job) {
+    lines.clear();
+    for (int i = 0; lines.empty() && i < 1200; ++i) CHECK_FALSE(job.watch(0.05, look));
+  };
+  Job asked({"sh", "-c", "trap 'exit 75' TERM; echo ready >&2; while :; do sleep 0.05; done"});
+  watch_until_trap(asked);
   asked.signal(SIGTERM);
   REQUIRE(asked.watch(60, {}));
   CHECK(asked.code() == 75);
 
-  Job deaf({"sh", "-c", "trap '' TERM; sleep 600 & while :; do sleep 0.05; done"});
-  CHECK_FALSE(deaf.watch(0.3, {}));
+  Job deaf({"sh", "-c", "trap '' TERM; echo ready >&2; sleep 600 & while :; do sleep 0.05; done"});
+  watch_until_trap(deaf);
   deaf.kill();
   CHECK(deaf.code() == 128 + SIGKILL);
 
