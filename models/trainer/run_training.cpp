@@ -10,6 +10,7 @@
 
 #include "framework/base/joined.h"
 #include "models/train/profile.h"
+#include "models/train/restart/interruption.h"
 #include "models/train/restart/interval.h"
 #include "models/train/restart/local_copies.h"
 #include "models/train/tensorboard/events.h"
@@ -304,14 +305,18 @@ int run_training(const Communicator& world, const Options& o, const GridExtents&
     save_weights(path);
   };
   return noted(world, out, save_at_failure, [&] {
+    // A signal does not end the program before the weights are written.
+    std::optional<NotedSignals> signals(std::in_place);
     const auto result = loader ? mpigrad::train(s.net, *optimizer, *loader, world, hooks, options)
                                : mpigrad::train(s.net, *optimizer, steps, world, hooks, options);
+    NotedSignals::second_ends();
     epochs_done = result.epochs_behind;
     if (log) log->end(result);
     if (result.interrupted) return ended_early(world, out, result, optimizer->steps());
     if (averages) averages->swap();                                // evaluated and written from here on
     if (first_epoch == o.training.fit.epochs) s.hooks.evaluate();  // only the last files are missing
     out.keep(world, weights_file, save_weights);
+    signals.reset();
     if (profile) {
       const auto table = profile->write(out / trace_file);
       if (first) fmt::print(o.json ? stderr : stdout, "{}", table);

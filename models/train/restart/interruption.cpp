@@ -28,7 +28,7 @@ std::atomic<int> asked{0};
 struct sigaction before_report {};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 std::mutex users_mutex;
-std::atomic<int> users = 0;  // ranks may be threads
+int users = 0;  // ranks may be threads
 
 // Safe in signal handlers.
 std::int64_t milliseconds() {
@@ -48,7 +48,7 @@ extern "C" void note_signal(int signal) {
     if (each.at.compare_exchange_strong(at, milliseconds())) {
       int none = 0;
       first_signal.compare_exchange_strong(none, signal);
-      if (signal == SIGTERM && users > 0) detail::end_asked = true;
+      if (signal == SIGTERM) detail::end_asked = true;
     } else if (seen && milliseconds() - at >= same_one) {
       sigaction(signal, &each.before, nullptr);
       raise(signal);  // takes effect when this handler returns
@@ -95,6 +95,7 @@ NotedSignals::~NotedSignals() {
   sigaction(SIGUSR2, &before_report, nullptr);
 }
 
+void NotedSignals::second_ends() { seen = true; }
 void NotedSignals::end_training() { ending = true; }
 bool NotedSignals::asked_for_report() { return asked != 0; }
 void NotedSignals::report_made() { asked = 0; }

@@ -20,6 +20,8 @@ class NotedSignals {
   NotedSignals& operator=(const NotedSignals&) = delete;
   // The name of the first signal, or null.
   static const char* noted();
+  // From now on a second signal has its previous effect although noted() was not called.
+  static void second_ends();
   // All ranks have agreed to end the training, because of a signal to one of them or a time limit.
   static void end_training();
   static bool asked_for_report();

@@ -71,8 +71,9 @@ bool ErrorRendezvous::all_end(const std::string& error) {
                                           .out = state->all.data(),
                                           .type = DType::int64,
                                           .counts = state->counts});
+    // Rank 0 may still write the state of a run.
     for (const auto start = steady_clock::now(); !state->operation.test(); std::this_thread::sleep_for(milliseconds(1)))
-      if (steady_clock::now() - start > milliseconds(500)) return false;
+      if (steady_clock::now() - start > seconds(3)) return false;
     state->operation.wait();
   } catch (const std::exception&) {
     return false;

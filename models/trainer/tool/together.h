@@ -45,7 +45,7 @@ void require_same(Transport& transport, const std::vector<std::string>& texts,
 class ErrorRendezvous {
  public:
   explicit ErrorRendezvous(Transport& transport);  // collective
-  // Called by a rank that ends with an error. If all ranks do within half a second, no rank waits for another: their messages are
+  // Called by a rank that ends with an error. If all ranks do within 3 s, no rank waits for another: their messages are
   // printed, equal ones once, and all ranks get true. Otherwise false: other ranks wait for this rank and must be ended.
   bool all_end(const std::string& error);
 
