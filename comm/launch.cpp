@@ -214,11 +214,13 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
     return 1;
   }
   const int rank = world->rank(), size = world->size();
-  const auto end = [&](const std::string& message) {
+  // `since`: when the error came.
+  const auto end = [&](const std::string& message, std::chrono::steady_clock::time_point since) {
     print_error(rank, size, message);
     if (size == 1) return 1;
-    // Gives ranks that fail at the same time, for the same or another reason, the time to print their errors.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    // Gives ranks that fail at the same time, for the same or another reason, the time to print their errors. Others may take
+    // longer to look up the place of theirs.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200) + 2 * (std::chrono::steady_clock::now() - since));
     world->abort(1);
     return 1;
   };
@@ -226,9 +228,10 @@ int launch_mpi(const LaunchOptions& options, std::string problem, int& argc, cha
     const int code = run_watched(world, options, body, limit);
     return code != 0 ? code : output_code(rank, size);
   } catch (const std::exception& error) {
-    return end(problem_of(error) + place_of(error));
+    const auto now = std::chrono::steady_clock::now();
+    return end(problem_of(error) + place_of(error), now);
   } catch (...) {
-    return end(unknown_exception);
+    return end(unknown_exception, std::chrono::steady_clock::now());
   }
 }
 

@@ -21,8 +21,9 @@ constexpr auto verdict_patience = seconds(15);  // limit for rank 0's verdict af
 // Of a rank that was asked to end: seconds in one call, time for answers, and time for rank 0's question.
 constexpr double leaving_limit = 5;
 constexpr Watchdog::Clock::duration leaving_answers = seconds(5), leaving_question = seconds(6);
-constexpr auto rank_0_aborts = seconds(3);      // after its verdict
-constexpr auto to_be_read = milliseconds(500);  // launchers may drop output that a job prints just before it is aborted
+constexpr auto rank_0_aborts = seconds(3);           // after its verdict
+constexpr auto others_give_up = milliseconds(1500);  // ranks whose rank 0 is silent notice it one after the other
+constexpr auto to_be_read = milliseconds(500);       // launchers may drop output that a job prints just before it is aborted
 
 Message message_of(int peer, int tag, CallBoard::State& state) { return {peer, tag, &state, sizeof(state)}; }
 
@@ -227,7 +228,7 @@ std::string Watchdog::reason(bool leaves) const {
 void Watchdog::give_up() {
   print(fmt::format("[watchdog] {}, and rank 0 does not answer\n", reason(leaves())));
   print_own_line("missing: rank 0: no answer");
-  std::this_thread::sleep_for(to_be_read);
+  std::this_thread::sleep_for(others_give_up);
   messages_->abort(1);
 }
 
@@ -245,9 +246,12 @@ void Watchdog::report(bool leaving) {
     const auto message = message_of(static_cast<int>(r), question_tag, question);
     questions.push_back(messages_->start_exchange({&message, 1}, {}, DType::uint8));
   }
-  const auto start = Clock::now();
+  // A thread or a machine that stands still must not cut the others' time to answer.
+  constexpr Clock::duration longest_turn = milliseconds(250);
   const auto limit = [&] { return leaving || leaves() ? std::min(answer_patience_, leaving_answers) : answer_patience_; };
-  for (bool all = false; !all && Clock::now() - start < limit(); std::this_thread::sleep_for(milliseconds(5))) {
+  Clock::duration waited{};
+  for (bool all = false; !all && waited < limit();) {
+    const auto begin = Clock::now();
     all = true;
     for (std::size_t r = 1; r < size; ++r) {
       if (!answered[r] && answers[r].test()) answers[r].wait(), answered[r] = true;
@@ -258,6 +262,8 @@ void Watchdog::report(bool leaving) {
         if (!answered[r]) answers[r].cancel();
       return;
     }
+    std::this_thread::sleep_for(milliseconds(5));
+    waited += std::min<Clock::duration>(Clock::now() - begin, longest_turn);
   }
   if (leaving || patience_ != Patience::none) {
     bool somebody_goes_on = std::find(answered.begin(), answered.end(), false) == answered.end();

@@ -16,9 +16,9 @@ ranks_left() {
   return 1
 }
 
-# await COMMAND...: retries until it succeeds, for a minute at most and only while the job lives.
+# await COMMAND...: retries until it succeeds, for two minutes at most and only while the job lives.
 await() {
-  tries=600
+  tries=1200
   until "$@" >"$work_on_hosts/log" 2>&1; do
     tries=$((tries - 1))
     if [ "$tries" -eq 0 ] || ! kill -0 "$job" 2>/dev/null; then exit 98; fi
@@ -48,7 +48,7 @@ if [ "${1:-}" = on-hosts ]; then
       # Open MPI's launcher goes on waiting for its daemon on the other host, longer than a test may take.
       [ -n "${OMPI_MCA_plm_rsh_agent:-}" ] || wait "$job"
       status=$?
-      tries=600
+      tries=1200
       while ranks_left; do
         tries=$((tries - 1))
         [ "$tries" -gt 0 ] || exit 99
@@ -128,7 +128,7 @@ fi
 
 . "$root/tests/suite.sh"
 
-hosts() { run sh "$root/tests/comm/process/two_hosts.sh" --limit 100 sh "$root/tests/comm/process/hosts.sh" on-hosts "$@"; }
+hosts() { run sh "$root/tests/comm/process/two_hosts.sh" --limit 280 sh "$root/tests/comm/process/hosts.sh" on-hosts "$@"; }
 gives() { [ "$status" -eq "$1" ]; }
 tells_once() { [ "$status" -eq 0 ] && [ "$(grep -c "$1" "$work/err")" -eq 1 ]; }
 # The job has ended by itself, no rank is left, and each rank has named the missing one: ranks 0 and 2 name rank 1; rank 1, on the

@@ -151,7 +151,7 @@ judge 'chain.sh: a command with blanks' submitted --time=1:00 'my jobs/a.sh' --f
 # ---- the hosts
 
 if [ ! -x "$build/examples/elastic" ] || [ ! -x "$build/examples/universe" ]; then skip 'the tools are not built' && summary && exit; fi
-on_hosts() { run sh "$root/tests/comm/process/two_hosts.sh" --limit 150 sh "$root/tests/comm/process/supercomputer.sh" on-hosts "$@"; }
+on_hosts() { run sh "$root/tests/comm/process/two_hosts.sh" --limit 250 sh "$root/tests/comm/process/supercomputer.sh" on-hosts "$@"; }
 run sh "$root/tests/comm/process/two_hosts.sh" sh -c '"$MPIEXEC" -n 2 "$1" pair' sh "$build/tests/exit_mpi"
 if [ "$status" -ne 0 ]; then
   why=$(tail -n 1 "$work/err")
@@ -227,7 +227,7 @@ rm -rf run
 starting=$(printf '%s\n' "$starting" | smaller | sed 's/node1,node2/$HOSTS/')
 # shellcheck disable=SC2016  # expanded on the host
 copies='--set checkpoint.local_folder=$DISK --set checkpoint.local_steps=5'
-MPIGRAD_CHECKS=watchdog=5 on_hosts start "$work" "$starting --filters 4 --batch 2 --epochs 1000 $copies"
+MPIGRAD_CHECKS=watchdog=15 on_hosts start "$work" "$starting --filters 4 --batch 2 --epochs 1000 $copies"
 tell
 judge "$starting: goes on although a rank hangs, and leaves no rank behind" succeeds
 judge 'kill -USR2: which rank computes longest' said '^rank [01].* computes longest'

@@ -51,7 +51,7 @@ stalled() { [ "$status" -eq 1 ] && grep -q '^  ranks* [-0-2,]*: in wait for rece
 checked stall=2 3 "$program" stalled
 judge 'misuse_mpi stalled with a watchdog of training' stalled
 for kind in busy apart; do
-  checked stall=2 3 "$program" "$kind"
+  checked stall=4 3 "$program" "$kind"
   judge "misuse_mpi $kind with a watchdog of training" succeeds
 done
 

@@ -119,14 +119,14 @@ int main(int argc, char** argv) {
         while (std::chrono::steady_clock::now() - start < std::chrono::minutes(1)) sleep(0.01), step();
       }
       if (kind == "stalled") recv(x.type(), comm, (comm.rank() + 1) % comm.size(), 7);
-      if (kind == "busy" && odd) sleep(5);
+      if (kind == "busy" && odd) sleep(7);
       std::optional<NotedSignals> signals;
       if (kind.starts_with("asked")) signals.emplace(), std::raise(SIGTERM);
       if (kind == "asked" ? odd : kind == "asked-first" && comm.rank() == 0) std::raise(SIGSTOP);
       if (kind == "asked-busy" && odd) sleep(12);
       step();
     } else if (kind == "apart") {
-      if (odd) sleep(5);
+      if (odd) sleep(7);
       allreduce(x, comm);
     }
     for (const auto& misuse : misuses())
