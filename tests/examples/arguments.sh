@@ -154,7 +154,7 @@ judge 'a limit on addresses that MPI would not survive' refuses_arguments '^\[la
 limited -v 4000000 "$tools/universe" generate --out "$work/refused" --size 1024 --cell 2 --universes 1
 judge 'universes that memory does not hold' refuses_once '^\[generate\] --size 1024^3 cells on 1 ranks: 206158430208 bytes .* are available$'
 limited -d 2000000 "$tools/universe" generate --out "$work/refused" --size 1024 --cell 2 --universes 1
-judge 'nor a limit on data, which leaves less' refuses_once ' are needed, [0-9]* (1\.[0-9] GiB) are available$'
+judge 'nor a limit on data, which leaves less' refuses_once ' are needed, [0-9]* ([01]\.[0-9] GiB) are available$'
 rm -rf "$work/refused"
 
 judge 'refused runs leave nothing behind' no_file "$work/refused"

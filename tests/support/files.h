@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -17,13 +18,15 @@ namespace mpigrad::testing {
 
 // A new temporary folder, removed at the end of its scope.
 struct Folder {
-  std::filesystem::path path = std::filesystem::temp_directory_path() / fmt::format("mpigrad_test_{}_{}", getpid(), counter()++);
-  Folder() { std::filesystem::create_directories(path); }
-  ~Folder() { std::filesystem::remove_all(path); }
-  static int& counter() {
-    static int value = 0;
-    return value;
+  std::filesystem::path path;
+  Folder() {
+    auto name = (std::filesystem::temp_directory_path() / "mpigrad_test_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) fail("[test] {} cannot be made", name);
+    path = name;
   }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
   std::filesystem::path operator/(const char* name) const { return path / name; }
   std::size_t files() const {
     return static_cast<std::size_t>(

@@ -29,14 +29,14 @@ void with_ranks(int ranks, const std::function<void(ncclComm_t, int)>& body) {
   for (auto& thread : threads) thread.join();
 }
 
-// The output of a process that runs the body, before it dies.
-std::string last_words(const std::function<void()>& body) {
+// The output of a process that runs the body, before it dies. After so many seconds a call counts as one that hangs.
+std::string last_words(const std::function<void()>& body, int hangs_after) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const auto child = fork();
   if (child == 0) {
     dup2(ends[1], 2);
-    setenv("MPIGRAD_EMULATED_NCCL_SECONDS", "1", 1);
+    setenv("MPIGRAD_EMULATED_NCCL_SECONDS", std::to_string(hangs_after).c_str(), 1);
     body();
     _exit(0);
   }
@@ -93,7 +93,10 @@ TEST_CASE("emulated NCCL: collectives, messages in groups, parts") {
 }
 
 TEST_CASE("emulated NCCL: what would hang or go wrong without a word ends with one") {
-  const auto with_two = [](const std::function<void(ncclComm_t, int)>& body) { return last_words([&] { with_ranks(2, body); }); };
+  int hangs_after = 60;  // more than a busy machine takes
+  const auto with_two = [&](const std::function<void(ncclComm_t, int)>& body) {
+    return last_words([&] { with_ranks(2, body); }, hangs_after);
+  };
   float x[8] = {}, y[8] = {};
   auto text = with_two([&](ncclComm_t c, int r) {
     float z[8];
@@ -106,6 +109,7 @@ TEST_CASE("emulated NCCL: what would hang or go wrong without a word ends with o
     else ncclRecv(z, 4, ncclFloat32, 0, c, nullptr);
   });
   CHECK(text.find("expects a message #0: 4 elements") != std::string::npos);
+  hangs_after = 1;
   // Both ranks send first, outside a group.
   text = with_two([&](ncclComm_t c, int r) {
     float z[8];
@@ -118,6 +122,7 @@ TEST_CASE("emulated NCCL: what would hang or go wrong without a word ends with o
     ncclAllReduce(x, y, 8, ncclFloat32, ncclSum, c, nullptr);
   });
   CHECK(text.find("would hang") != std::string::npos);
+  hangs_after = 60;
   text = with_two([&](ncclComm_t c, int r) {
     float z[8];
     if (r == 1) return static_cast<void>(ncclAllReduce(x, z, 8, ncclFloat32, ncclSum, c, nullptr));

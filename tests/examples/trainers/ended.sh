@@ -159,7 +159,11 @@ victim="train --data $work/scans.h5 --filters 4 --batch 6 --epochs $((kills * 12
       </dev/null &
     launcher=$!
     sleep "$wait"
-    victims=$(processes "$classify train .*--out $work/killed")
+    tenths=0
+    while victims=$(processes "$classify train .*--out $work/killed"); [ -z "$victims" ] && kill -0 "$launcher" 2>/dev/null && [ "$tenths" -lt 300 ]; do
+      sleep 0.1
+      tenths=$((tenths + 1))
+    done
     # One rank, or all of them.
     if [ $((killed % 2)) -eq 0 ]; then victims=${victims%%"
 "*}; fi

@@ -20,10 +20,10 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Rank 1 takes 20 ms more in every step.
+// Rank 1 takes 100 ms more in every step.
 void slow_down(Training& t, int rank) {
   t.hooks.loss = [rank](const Tensor& y, const Tensor& target) {
-    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     return mse(y, target);
   };
 }
@@ -37,10 +37,10 @@ TEST_CASE("stragglers: the rank that computes longest is named, and what others 
     t.options.fit.epochs = 2;
     const auto result = t.run();
     const auto& times = result.times;
-    require(times.steps == 6 && times.seconds >= 6 * 0.02, "[test] {} steps in {} s", times.steps, times.seconds);
-    require(comm.rank() != 1 || times.compute() >= 6 * 0.02, "[test] it computed for {} s", times.compute());
+    require(times.steps == 6 && times.seconds >= 6 * 0.1, "[test] {} steps in {} s", times.steps, times.seconds);
+    require(comm.rank() != 1 || times.compute() >= 6 * 0.1, "[test] it computed for {} s", times.compute());
     // The others wait for it at their first common call, in messages or in collective calls.
-    require(comm.rank() == 1 || times.messages + times.collectives >= 6 * 0.01, "[test] waited {} s and {} s", times.messages,
+    require(comm.rank() == 1 || times.messages + times.collectives >= 6 * 0.02, "[test] waited {} s and {} s", times.messages,
             times.collectives);
     require(comm.rank() == 0 ? result.stragglers.find("rank 1 computes longest") != std::string::npos : result.stragglers.empty(),
             "[test] '{}'", result.stragglers);
