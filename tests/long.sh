@@ -72,7 +72,7 @@ fi
 name=$1
 what=$(row_of "$name" | cut -d '|' -f 2)
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
-git -C "$root" diff --quiet HEAD -- . ':!tests/long.md' 2>/dev/null || commit="$commit and changes"
+git -C "$root" diff --quiet HEAD -- . ':!tests/long.md' ':!tests/bench/results' 2>/dev/null || commit="$commit and changes"
 choose_launcher
 . "$root/tests/watch.sh"
 most_seconds=3600

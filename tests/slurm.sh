@@ -25,7 +25,7 @@ for argument; do
   esac
 done
 commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo unknown)
-git -C "$root" diff --quiet HEAD -- . ':!tests/bench/results' 2>/dev/null || commit="$commit and changes"
+git -C "$root" diff --quiet HEAD -- . ':!tests/bench/results' ':!tests/long.md' 2>/dev/null || commit="$commit and changes"
 . "$root/tests/suite.sh"
 . "$root/tests/comm/process/slurm/cluster.sh"
 . "$root/tests/comm/process/slurm/jobs.sh"
