@@ -21,7 +21,7 @@ Tensor recompute(const std::function<Tensor(const Tensor&)>& f, const Tensor& x)
 
 // Frees the memory of y until y is read again, for example by the replay, and computes y again then; halos are kept. For tensors
 // that are not read before the replay. Applies to results of norms, whose inputs the tape keeps anyway, and of join(); other
-// tensors, tensors on a GPU and tensors that no tape recorded stay as they are.
+// tensors and tensors that no tape recorded stay as they are.
 void drop_until_read(const Tensor& y);
 // concatenate({a, b}, axis); drop_until_read() accepts its result.
 Tensor join(const Tensor& a, const Tensor& b, int axis);

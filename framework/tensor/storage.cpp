@@ -42,6 +42,11 @@ Counters& counters(DeviceKind device) {
   return device == DeviceKind::dry ? dry : device == DeviceKind::cuda ? gpu : real;
 }
 
+void copy(DeviceKind device, std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (device == DeviceKind::cuda) cuda::copy_on_device(to, from, bytes);
+  else std::copy_n(from, bytes, to);
+}
+
 }  // namespace
 
 DeviceKind current_device() { return thread_device; }
@@ -76,12 +81,12 @@ void Storage::release() const {
 }
 
 void Storage::drop() {
-  if (!recipe_ || dropped_ || foreign_ || stand_in_ || device_ == DeviceKind::cuda) return;
+  if (!recipe_ || dropped_ || foreign_ || stand_in_) return;
   if (room_claimed_ && data_) {
     const auto before = recipe_->begin, behind = bytes_ - recipe_->end;
-    around_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(before + behind));
-    std::copy_n(data_, before, around_.get());
-    std::copy_n(data_ + recipe_->end, behind, around_.get() + before);
+    around_ = std::make_unique<Storage>(before + behind, device_);
+    copy(device_, around_->data_, data_, before);
+    copy(device_, around_->data_ + before, data_ + recipe_->end, behind);
   }
   release();
   dropped_ = true;
@@ -126,8 +131,8 @@ void Storage::restore() const {
   allocate();
   if (around_) {
     const auto before = recipe_->begin;
-    std::copy_n(around_.get(), before, data_);
-    std::copy_n(around_.get() + before, bytes_ - recipe_->end, data_ + recipe_->end);
+    copy(device_, data_, around_->data_, before);
+    copy(device_, data_ + recipe_->end, around_->data_ + before, bytes_ - recipe_->end);
     around_.reset();
   }
   // The pointer does not own: this object outlives the call.

@@ -82,7 +82,7 @@ class Storage {
   };
   void set_recipe(Recipe recipe) { recipe_ = std::make_unique<Recipe>(std::move(recipe)); }
   // Releases the memory; the next access allocates it and runs the recipe. Halos around the recipe's bytes are kept. Does nothing
-  // without a recipe, and on a GPU, where messages may still read the memory. Only for the thread that uses the tensor.
+  // without a recipe. Only for the thread that uses the tensor, after it has waited for all messages that read the memory.
   void drop();
   bool can_drop() const { return recipe_ != nullptr; }
 
@@ -105,7 +105,7 @@ class Storage {
   std::shared_ptr<Arrival> arrival_;
   mutable std::atomic<bool> incomplete_{false};  // the next access must restore() dropped elements, or wait for those that arrive
   mutable bool dropped_ = false, unallocated_ = false;
-  mutable std::unique_ptr<std::byte[]> around_;  // of dropped memory: the bytes before and after the recipe's
+  mutable std::unique_ptr<Storage> around_;  // of dropped memory: the bytes before and after the recipe's
 };
 
 struct MemoryStatistics {

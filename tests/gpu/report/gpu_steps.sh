@@ -31,7 +31,7 @@ graphs 20 120 unit gpu: a graph*,gpu: what cannot*,gpu: the masks*,gpu: why step
 captured 30 180 unit gpu: training with a captured*,gpu: training falls back*,gpu: CosmoFlow*
 training 30 180 unit gpu: training is*,gpu: the host does not*,gpu: a loss*,gpu: batches*,gpu: a batch*
 narrow 10 90 unit gpu: narrow integers*
-trained 20 120 unit gpu: steps limited*,gpu: checkpoints*,gpu: contrastive*,gpu: FNO3d*
+trained 20 120 unit gpu: steps limited*,gpu: checkpoints*,gpu: contrastive*,gpu: FNO3d*,gpu: a U-Net*,gpu: recompute*
 conv-nan 10 90 unit gpu: a convolution keeps*,gpu: an activation that*,gpu: kernels that need*,gpu: NaN: activations behind conv*
 conv-128 30 180 unit gpu: few channels*,gpu: convolutions of the sizes*,gpu: what a version*
 conv-large 20 120 unit gpu: a convolution of more than*

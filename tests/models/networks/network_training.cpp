@@ -15,7 +15,9 @@ namespace {
 template <class Run>
 std::vector<double> on_threads(const Run& run, const GridExtents& e, Overlap overlap) {
   std::vector<double> losses;
+  const auto device = current_device();
   run_threads(ranks_of(e), [&](const std::shared_ptr<Transport>& transport) {
+    const UseDevice use(device);
     const Communicator world(transport);
     auto mine = losses_of(run, world, e, overlap);
     if (world.rank() == 0) losses = std::move(mine);

@@ -26,7 +26,7 @@ std::vector<double> losses_of(const CosmoFlowRun& run, const Communicator& world
                               Overlap overlap = Overlap::automatic);
 std::vector<double> losses_of(const UNetRun& run, const Communicator& world, const GridExtents& extents,
                               Overlap overlap = Overlap::automatic);
-// Losses on threads of this process, as many as the grid has ranks.
+// Losses on threads of this process, as many as the grid has ranks, on the current device.
 std::vector<double> losses_on_threads(const CosmoFlowRun& run, const GridExtents& extents, Overlap overlap = Overlap::automatic);
 std::vector<double> losses_on_threads(const UNetRun& run, const GridExtents& extents, Overlap overlap = Overlap::automatic);
 // The largest relative difference of two lists of losses; throws an Error if their lengths differ.

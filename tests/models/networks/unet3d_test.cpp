@@ -10,6 +10,7 @@
 #include "ops/recompute.h"
 #include "ops/reduce/reduce.h"
 #include "tests/models/networks/network_training.h"
+#include "tests/support/gpu.h"
 #include "tests/support/progress.h"
 
 using namespace mpigrad;
@@ -75,6 +76,18 @@ TEST_CASE("U-Net: blocks that are computed again give the same numbers") {
   CHECK(largest_difference(losses_on_threads(UNetRun{.options = options}, {.depth = 2, .height = 2}), kept) < 1e-10);
 }
 
+TEST_CASE("gpu: a U-Net has the CPU's losses on every grid") {
+  if (no_cudnn("gpu: a U-Net has the CPU's losses on every grid")) return;
+  for (const bool recompute : {false, true}) {
+    UNetRun run{.options = small_unet(UNet3dVariant::mlperf, Kind::instance), .extents = {6, 5, 6}, .steps = 2};
+    run.options.recompute = recompute;
+    const auto expected = losses_on_threads(run, {});
+    const UseDevice gpu(DeviceKind::cuda);
+    for (const auto& grid : std::vector<GridExtents>{{}, {.depth = 2}, {.sample = 2, .height = 2}})
+      CHECK(largest_difference(losses_on_threads(run, grid), expected) < 1e-9);
+  }
+}
+
 TEST_CASE("U-Net: running statistics change once a step, however its blocks are computed") {
   const auto statistics = [](bool recompute) {
     UNet3d net({.variant = UNet3dVariant::lbann, .filters = {2, 4, 4}, .recompute = recompute});
@@ -112,31 +125,42 @@ TEST_CASE("recompute: a U-Net whose blocks are computed again needs less memory"
   CHECK(kept(true) < kept(false));
 }
 
-TEST_CASE("recompute: what a norm made, dropped, is there again when it is read") {
+TEST_CASE_ON_DEVICES("recompute: what was dropped is there again when it is read", no_gpu) {
+  const UseDevice use(device);
   const auto x = random_normal({2, 4, 3, 4, 5}, {1, 2}, 0, 1, DType::float64),
              gamma = random_normal({5}, {1, 3}, 1, 0.1, DType::float64), beta = random_normal({5}, {1, 4}, 0, 1, DType::float64);
-  const auto run = [&](bool drops) {
+  const auto now = [&] { return memory_statistics(device).current_bytes; };
+  const auto norm = [&](const Tensor& t) { return group_norm(t, gamma, beta, {.activation = Activation::relu}); };
+  // Gradients of sum(square(y) y); y = f(x) is dropped after square().
+  const auto run = [&](const std::function<Tensor(const Tensor&)>& f, bool drops, bool inside) {
+    const auto product = [=](const Tensor& t) {
+      const auto y = f(t);
+      const auto values = y.to_vector();
+      const auto z = square(y);
+      const auto before = now();
+      if (drops) {
+        drop_until_read(y);
+        CHECK(now() == before - y.storage()->bytes());
+        CHECK(y.to_vector() == values);
+        CHECK(now() == before);
+        drop_until_read(y);
+      }
+      return z * y;
+    };
     Tape tape;
-    const auto y = group_norm(x, gamma, beta, {.activation = Activation::relu});
-    const auto values = y.to_vector();
-    const auto z = square(y);
-    const auto before = memory_statistics(DeviceKind::cpu).current_bytes;
-    if (drops) {
-      drop_until_read(y);
-      CHECK(memory_statistics(DeviceKind::cpu).current_bytes == before - y.storage()->bytes());
-      CHECK(y.to_vector() == values);
-      CHECK(memory_statistics(DeviceKind::cpu).current_bytes == before);
-      drop_until_read(y);
-    }
-    auto g = tape.gradient(sum(z * y), {x, gamma, beta});
+    const auto g = tape.gradient(sum(inside ? recompute(product, x) : product(x)), {x, gamma, beta});
     std::vector<std::vector<double>> result;
     for (const auto& each : g) result.push_back(each.to_vector());
     return result;
   };
-  CHECK(run(true) == run(false));
-  // Without a recording tape it cannot be recomputed.
-  const auto y = group_norm(x, gamma, beta);
-  const auto before = memory_statistics(DeviceKind::cpu).current_bytes;
+  const auto joined = [&](const Tensor& t) { return join(norm(t), t, 4); };
+  for (const bool inside : {false, true}) {
+    CHECK(run(norm, true, inside) == run(norm, false, inside));
+    CHECK(run(joined, true, inside) == run(joined, false, inside));
+  }
+  // Without a recording tape it cannot be computed again.
+  const auto y = norm(x);
+  const auto before = now();
   drop_until_read(y);
-  CHECK(memory_statistics(DeviceKind::cpu).current_bytes == before);
+  CHECK(now() == before);
 }

@@ -14,8 +14,10 @@
 #include "models/train/training.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/loss/loss.h"
+#include "ops/recompute.h"
 #include "ops/reduce/reduce.h"
 #include "ops/views/to_device.h"
+#include "ops/views/views.h"
 #include "tests/models/data/made_source.h"
 #include "tests/models/train/values.h"
 #include "tests/support/files.h"
@@ -27,15 +29,27 @@ using namespace mpigrad::testing;
 
 namespace {
 
-// Batch statistics, their running means, pooling, dropout: [N, D, H, W, C] -> [N, C]
+// Batch statistics, their running means, memory that is dropped until it is read, pooling, dropout: [N, D, H, W, C] -> [N, C]
 class Net : public nn::Module {
  public:
   explicit Net(StatisticsOver over = StatisticsOver::all)
       : first_(*this, "first", {.momentum = 0.5, .statistics = over}),
         second_(*this, "second", {.momentum = 0.5, .statistics = over}) {}
   Tensor operator()(const Tensor& x) override {
-    const auto pooled = avg_pool(leaky_relu(first_(x), 0.1), {.kernel = 2, .stride = 2});
-    return global_avg_pool(dropout_(second_(square(pooled))));
+    const auto squares = recompute(
+        [this](const Tensor& t) {
+          const auto y = first_(t);
+          auto z = square(y);
+          drop_until_read(y);
+          return z;
+        },
+        x);
+    const auto joined = join(leaky_relu(squares - 1.0, 0.1), squares, 4);
+    const auto both = 0.05 * square(joined);
+    drop_until_read(joined);
+    const auto c = x.shape()[4];
+    const auto pooled = avg_pool(slice(both, 4, 0, c) + slice(both, 4, c, 2 * c), {.kernel = 2, .stride = 2});
+    return global_avg_pool(dropout_(second_(pooled)));
   }
 
  private:
