@@ -134,7 +134,7 @@ try() {
   tail -n 1 "$folder/summary.txt" | tr -d ',' >"$work/counts"
   read -r suite_passed _ suite_failed _ suite_skipped _ <"$work/counts"
   passed=$((passed + suite_passed)) failed=$((failed + suite_failed)) skipped=$((skipped + suite_skipped))
-  skips=$(sed -n 's/^skipped: [0-9]* //p' "$folder/summary.txt" | paste -s -d ';' | sed 's/;/; /g')
+  skips=$(sed -n 's/^skipped: [0-9]* //p' "$folder/summary.txt" | awk '!seen[$0]++' | paste -s -d ';' | sed 's/;/; /g')
   [ -n "$tools" ] || skips="tests of tools and of supercomputer.sh, which this build has not${skips:+; $skips}"
 }
 

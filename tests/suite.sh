@@ -41,11 +41,12 @@ run() {
   if [ "$status" -eq 124 ] || { [ "$status" -eq 137 ] && [ $(($(date +%s) - run_began)) -ge "${limit:-300}" ]; }; then
     end_marked "MPIGRAD_TEST_RUN=$work"
   fi
-  if grep -aq '^prterun ' "$work/err"; then unframe; fi
+  if grep -aq '^prterun \|^\[.*\] PMIX ERROR:' "$work/err"; then unframe; fi
 }
-# Removes the framed text that Open MPI 5's launcher adds to that of a failed rank, with a zero byte at its end, whatever its settings.
+# Removes the framed text that Open MPI 5's launcher adds to that of a failed rank, with a zero byte at its end, whatever its settings,
+# and its lines about connections that an ended rank has left.
 unframe() {
-  tr -d '\000' <"$work/err" | awk '/^--------------------------------------------------/ { framed = !framed; next } !framed' >"$work/unframed"
+  tr -d '\000' <"$work/err" | awk '/^--------------------------------------------------/ { framed = !framed; next } !framed && !/^\[.*\] PMIX ERROR:/' >"$work/unframed"
   mv "$work/unframed" "$work/err"
 }
 progressed() { [ -z "${MPIGRAD_TEST_PROGRESS:-}" ] || printf '%s\n' "$1" >>"$MPIGRAD_TEST_PROGRESS"; }
