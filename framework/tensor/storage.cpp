@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 
@@ -40,11 +41,6 @@ Counters& counters(DeviceKind device) {
   static Counters real, gpu;
   thread_local Counters dry;
   return device == DeviceKind::dry ? dry : device == DeviceKind::cuda ? gpu : real;
-}
-
-void copy(DeviceKind device, std::byte* to, const std::byte* from, std::int64_t bytes) {
-  if (device == DeviceKind::cuda) cuda::copy_on_device(to, from, bytes);
-  else std::copy_n(from, bytes, to);
 }
 
 }  // namespace
@@ -85,8 +81,8 @@ void Storage::drop() {
   if (room_claimed_ && data_) {
     const auto before = recipe_->begin, behind = bytes_ - recipe_->end;
     around_ = std::make_unique<Storage>(before + behind, device_);
-    copy(device_, around_->data_, data_, before);
-    copy(device_, around_->data_ + before, data_ + recipe_->end, behind);
+    detail::copy_bytes(device_, around_->data_, data_, before);
+    detail::copy_bytes(device_, around_->data_ + before, data_ + recipe_->end, behind);
   }
   release();
   dropped_ = true;
@@ -131,8 +127,8 @@ void Storage::restore() const {
   allocate();
   if (around_) {
     const auto before = recipe_->begin;
-    copy(device_, data_, around_->data_, before);
-    copy(device_, data_ + recipe_->end, around_->data_ + before, bytes_ - recipe_->end);
+    detail::copy_bytes(device_, data_, around_->data_, before);
+    detail::copy_bytes(device_, data_ + recipe_->end, around_->data_ + before, bytes_ - recipe_->end);
     around_.reset();
   }
   // The pointer does not own: this object outlives the call.
@@ -166,4 +162,19 @@ void reset_peak_memory(DeviceKind device) {
   count.peak = count.current.load();
 }
 
+namespace detail {
+
+void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes) {
+  if (bytes == 0 || !to || !from || to == from) return;
+  if (device == DeviceKind::cuda) cuda::copy_on_device(to, from, bytes);
+  else std::memmove(to, from, static_cast<std::size_t>(bytes));
+}
+
+void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes) {
+  if (bytes == 0 || !memory) return;
+  if (device == DeviceKind::cuda) cuda::zero(memory, bytes);
+  else std::memset(memory, 0, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace detail
 }  // namespace mpigrad

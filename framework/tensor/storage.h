@@ -118,6 +118,13 @@ struct MemoryStatistics {
 MemoryStatistics memory_statistics(DeviceKind device);
 void reset_peak_memory(DeviceKind device);
 
+namespace detail {
+
+// Copies and zeroes bytes in the memory of one device; does nothing on the dry device.
+void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);
+void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
+
+}  // namespace detail
 }  // namespace mpigrad
 
 #endif

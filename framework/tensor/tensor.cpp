@@ -60,18 +60,6 @@ Tensor copied(const Tensor& x, DeviceKind to) {
   return result;
 }
 
-void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes) {
-  if (bytes == 0 || !to || !from || to == from) return;
-  if (device == DeviceKind::cuda) cuda::copy_on_device(to, from, bytes);
-  else std::memmove(to, from, static_cast<std::size_t>(bytes));
-}
-
-void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes) {
-  if (bytes == 0 || !memory) return;
-  if (device == DeviceKind::cuda) cuda::zero(memory, bytes);
-  else std::memset(memory, 0, static_cast<std::size_t>(bytes));
-}
-
 Tensor as_numbers(const Tensor& x) {
   if (!is_complex(x.dtype())) return x;
   Shape shape = x.shape();

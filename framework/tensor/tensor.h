@@ -163,9 +163,6 @@ class TensorAccess {
 namespace detail {
 // The elements of x on a device, which may be x's own; not on the tape. See to() in ops/views/to_device.h for the op.
 Tensor copied(const Tensor& x, DeviceKind to);
-// Copies and zeroes bytes in the memory of one device; does nothing on the dry device.
-void copy_bytes(DeviceKind device, void* to, const void* from, std::int64_t bytes);
-void zero_bytes(DeviceKind device, void* memory, std::int64_t bytes);
 // Errors, which name `reader`: a null pointer to elements; an address that is not a multiple of the element size.
 void require_memory(std::string_view reader, const void* memory, const TensorType& type);
 // Throws the error for reading elements that the tape did not keep. In a vjp it names the op, and the trait that would have kept
