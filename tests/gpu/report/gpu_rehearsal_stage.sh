@@ -17,7 +17,7 @@ set_stage() {
   : >"$work/err"
   tree=$work/outer/mpigrad
   plain_path=$PATH
-  TZ=XXX$(($(date -u +%-H) - 12))  # noon: the date must not change within a test
+  TZ=NOON$(($(date -u +%-H) - 12))  # the date must not change within a test
   export TZ
   today=$(date +%F)
   journal=$work/report/journal.txt
